@@ -1,0 +1,315 @@
+"""Store: the port to the database that holds log, queue, journal, lanes and leases.
+
+The relay talks to a database through `Store` only. An adapter under `stores/` implements it,
+declares what it can do in `StoreCapabilities`, and passes `commitrelay.testing.StoreSuite`.
+
+Three rules hold for every adapter:
+
+* Time is the database's. No method takes a wall-clock time from the relay; delays are seconds.
+* Every change of the queue is fenced: it happens in one transaction with a check that the
+  lease named by the `Fence` still exists, and changes no row if it does not (`LeaseLost`).
+* No transaction is open when a method returns.
+
+A server that does not answer is `StoreUnreachable`; the adapter reconnects by itself at the
+next call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+BUCKETS = 64
+"""Keys are spread over this many buckets, which relays lease from each other."""
+
+
+class State(IntEnum):
+    """Where a queue row stands; the numbers are stored, so they never change meaning."""
+
+    PENDING = 0
+    RETRYING = 1  # refused, due again later; blocks its key
+    SCHEDULED = 2  # deliver_at is ahead; does not block its key
+    PARKED = 3  # waits behind a retrying, dead or parked event of its key
+    DEAD = 4  # out of attempts; blocks its key
+    CLAIMED = 5  # being sent (competing strategy); blocks its key
+    SKIPPED = 6  # dead as well, but its followers pass (on_dead=skip)
+
+
+BLOCKING = (State.RETRYING, State.PARKED, State.DEAD, State.CLAIMED)
+"""An event in one of these states holds back the later events of its key."""
+
+
+class Verdict(IntEnum):
+    """How an event left the queue, as the journal keeps it."""
+
+    PUBLISHED = 0
+    DISCARDED = 1
+
+
+class Queued(NamedTuple):
+    """One event as the relay claims it: the queue row and its event, ready to be sent.
+
+    A tuple, because one is made for every event: text and bytes as the driver gives them, no
+    uuid, datetime or dict objects.
+    """
+
+    seq: int
+    key: int | str  # the same for all events of an aggregate; opaque
+    bucket: int
+    state: int
+    attempts: int
+    blocked: bool  # an earlier event of its key is in a blocking state
+    id: str
+    aggregate_type: str
+    aggregate_id: str
+    event_type: str
+    payload: bytes
+    content_type: str
+    headers: str  # a JSON object of strings, "{}" if there are none
+    idempotency_key: str | None
+    created_at: str  # RFC 3339, UTC, such as 2026-11-15T20:33:45.123456Z
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A named destination with its own queue, filter, leases and pause switch."""
+
+    id: int
+    name: str
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Proof of ownership that goes with every write: which relay, in which lane, which token."""
+
+    lane: int
+    relay: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Who owns what in a lane, as seen by a relay that has just renewed its lease."""
+
+    token: int  # this relay's fencing token; a new one if its old lease was gone
+    mine: frozenset[int]  # buckets that this relay holds
+    others: dict[str, frozenset[int]]  # the other live relays, also those without any bucket
+    strategies: frozenset[str]  # of the other live relays: one lane must not mix them
+    paused: bool  # the lane's switch, so that a pause takes effect at the next renewal
+
+    @property
+    def free(self) -> frozenset[int]:
+        return frozenset(range(BUCKETS)) - self.mine.union(*self.others.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """What to read next. `exclude_*` keep out what this relay already has in hand."""
+
+    limit: int
+    buckets: frozenset[int]
+    above_seq: int = 0  # read-ahead floor of the current sweep; 0 also returns what is due
+    exclude_seqs: Collection[int] = ()
+    exclude_keys: Collection[int | str] = ()
+
+
+class Failure(NamedTuple):
+    """An event that was refused: what becomes of it."""
+
+    seq: int
+    error: str
+    retry_in_seconds: float | None  # None: out of attempts, dead
+    blocks: bool = True  # False: dead, but its followers may pass (on_dead=skip)
+
+
+@dataclass(slots=True)
+class Settlement:
+    """The results of one or several batches, written in one transaction.
+
+    `delivered` leave the queue and enter the journal. `failures` become retrying or dead, with
+    one attempt more. `parked` go out of the hot scan, if something of their key still blocks
+    them. `released` (competing strategy) become pending again with no attempt spent.
+    """
+
+    delivered: list[int] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    parked: list[int] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.delivered or self.failures or self.parked or self.released)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCapabilities:
+    competing: bool  # can claim key heads with row locks (claim_heads)
+    wakes: bool  # sleep() returns early when an event was committed elsewhere
+
+
+class Store(Protocol):
+    """What the relay needs of a database. One instance serves one lane of one relay."""
+
+    @property
+    def capabilities(self) -> StoreCapabilities: ...
+
+    async def open(self) -> None:
+        """Connect and check the schema: `SchemaMissing`, `StoreUnreachable` or `ConfigError`."""
+
+    async def close(self) -> None:
+        """Disconnect. Leases stay until they expire: see `leave`."""
+
+    async def lane(self, name: str) -> Lane:
+        """The lane of that name; `ConfigError` if there is none."""
+
+    async def renew(
+        self,
+        lane: int,
+        relay: str,
+        *,
+        strategy: str,
+        keep: frozenset[int] | None,
+        lease_seconds: float,
+    ) -> Roster:
+        """Extend this relay's lease (or join, with no bucket and a new, larger token).
+
+        `keep` are the buckets it goes on holding; the rest are given up (None: keep all). Leases
+        that have expired by the database's clock are removed first, this relay's excepted.
+        """
+
+    async def acquire(self, fence: Fence, buckets: frozenset[int]) -> frozenset[int]:
+        """Take those of `buckets` that nobody holds; return all that this relay holds now."""
+
+    async def leave(self, fence: Fence) -> None:
+        """Give the lease up at once, so that others need not wait for it to expire."""
+
+    async def claim(self, fence: Fence, request: ClaimRequest) -> list[Queued]:
+        """Read deliverable events of the leased buckets in seq order, at most `limit`.
+
+        Changes no row: the lease is the claim. With `above_seq == 0` the events whose retry or
+        delivery time has come are returned first (by due time), then pending ones by seq;
+        otherwise only pending ones above it. Rows with `blocked` set are to be parked, not sent.
+        """
+
+    async def claim_heads(
+        self, fence: Fence, limit: int, claim_seconds: float
+    ) -> list[Queued]:
+        """Competing strategy: lock and mark (`CLAIMED`) up to `limit` key heads of any bucket.
+
+        A claim that is older than `claim_seconds` (of the claimer's choice) is claimable again.
+        """
+
+    async def settle(self, fence: Fence, settlement: Settlement) -> int:
+        """Write results; return the number of rows changed. `LeaseLost` changes nothing.
+
+        Rows that somebody else has changed meanwhile (an operator's discard, another relay's
+        claim) are left alone.
+        """
+
+    async def unpark(self, fence: Fence, buckets: frozenset[int], limit: int) -> int:
+        """Make parked events pending again, in seq order per key, whose key nothing blocks."""
+
+    async def purge(self, *, older_than_seconds: float, limit: int) -> int:
+        """Delete up to `limit` settled events (in no lane's queue) of that age; how many."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after `seconds`, or earlier when something may have been committed."""
+
+
+# --- what operators read -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatus:
+    """One lane at a glance. Counts stop at `capped_at`, so that they stay cheap."""
+
+    lane: str
+    paused: bool
+    counts: dict[str, int]  # by lower-case state name: pending, retrying, scheduled, …
+    capped_at: int
+    oldest_pending_seconds: float | None  # age of the oldest pending or retrying event
+    published_last_minute: int
+    last_published_at: datetime | None
+    last_error: str | None
+    relays: dict[str, RelayStatus]
+
+
+@dataclass(frozen=True, slots=True)
+class RelayStatus:
+    buckets: int
+    lease_expires_in_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    status: str | None = None  # a State's lower-case name, or published
+    aggregate_type: str | None = None
+    aggregate_id: str | None = None
+    event_type: str | None = None
+    lane: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One line of an event's story in one lane."""
+
+    lane: str
+    status: str  # pending, retrying, …, published, discarded
+    attempts: int
+    due_at: datetime | None
+    last_error: str | None
+    published_at: datetime | None
+    relay: str | None
+    waits_for_seq: int | None  # the event of the same key that it is stuck behind
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """One event of the log, with where it stands in every lane."""
+
+    seq: int
+    id: str
+    aggregate_type: str
+    aggregate_id: str
+    event_type: str
+    content_type: str
+    headers: dict[str, str]
+    idempotency_key: str | None
+    created_at: datetime
+    deliver_at: datetime | None
+    payload: bytes | None  # None in lists, to keep them light
+    deliveries: Sequence[Delivery]
+
+
+class AdminStore(Protocol):
+    """What operators need of a database; the same adapters implement both ports."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def initialise(self) -> Sequence[str]:
+        """Create or migrate the schema; the names of the migrations that were applied."""
+
+    async def status(self) -> Sequence[LaneStatus]: ...
+
+    async def list_events(
+        self, where: EventFilter, *, before_seq: int | None, limit: int
+    ) -> Sequence[EventRecord]:
+        """Newest first, from `before_seq` (keyset paging), without payloads."""
+
+    async def show_event(self, event_id: str) -> EventRecord | None: ...
+
+    async def set_paused(self, lane: str, paused: bool) -> None: ...
+
+    async def add_lane(
+        self,
+        name: str,
+        *,
+        aggregate_types: Sequence[str] | None = None,
+        event_types: Sequence[str] | None = None,
+    ) -> Lane:
+        """A new lane gets what is added from now on and passes its filter (None: everything)."""
