@@ -1,0 +1,39 @@
+"""The servers that the tests run on: one small file each, with the shape below."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from servers.instance import Instance
+
+
+class Server(Protocol):
+    #: The names of the ports it listens on; the first is the one that clients use.
+    ports: ClassVar[tuple[str, ...]]
+    #: Whether it refuses to run as root.
+    unprivileged: ClassVar[bool]
+    #: Asks it to stop at once, without waiting for its clients.
+    stop_signal: ClassVar[signal.Signals]
+
+    def install(self) -> None:
+        """Make the software available, once per machine; raises Unavailable."""
+
+    def create(self, instance: Instance) -> None:
+        """Fill the empty directory `instance.data`."""
+
+    def command(self, instance: Instance) -> list[str]:
+        """The server as one process in the foreground."""
+
+    def is_ready(self, instance: Instance) -> bool:
+        """Whether clients are served."""
+
+    def url(self, instance: Instance) -> str: ...
+
+
+def all_servers() -> dict[str, Server]:
+    from servers.kafka import Kafka  # noqa: PLC0415 - they import this package
+    from servers.postgres import Postgres  # noqa: PLC0415
+
+    return {"postgres": Postgres(), "kafka": Kafka()}
