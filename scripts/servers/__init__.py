@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
@@ -11,17 +11,20 @@ if TYPE_CHECKING:
 
 class Server(Protocol):
     #: The names of the ports it listens on; the first is the one that clients use.
-    ports: ClassVar[tuple[str, ...]]
+    ports: ClassVar[Sequence[str]]
     #: Whether it refuses to run as root.
     unprivileged: ClassVar[bool]
     #: Asks it to stop at once, without waiting for its clients.
-    stop_signal: ClassVar[signal.Signals]
+    stop_signal: ClassVar[int]
 
     def install(self) -> None:
         """Make the software available, once per machine; raises Unavailable."""
 
     def create(self, instance: Instance) -> None:
         """Fill the empty directory `instance.data`."""
+
+    def prepare(self, instance: Instance) -> None:
+        """What has to be done before each start."""
 
     def command(self, instance: Instance) -> list[str]:
         """The server as one process in the foreground."""

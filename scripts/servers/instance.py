@@ -90,6 +90,10 @@ class Instance:
         state = self.state
         return "pid" in state and birth(state["pid"]) == state["birth"]
 
+    def must_run(self) -> None:
+        if not self.is_running():
+            raise Failed(f"{self.name} is not running: see `scripts/services status`")
+
     def up(self) -> None:
         """Install, create and start, as far as that is still to be done."""
         with self._locked():
@@ -118,8 +122,7 @@ class Instance:
 
     def send(self, signal_: signal.Signals) -> None:
         """Signal the server and its children."""
-        if not self.is_running():
-            raise Failed(f"{self.name} is not running")
+        self.must_run()
         for pid in family(self.pid):
             os.kill(pid, signal_)
 
@@ -158,6 +161,7 @@ class Instance:
         return {name: free_port() for name in self.server.ports}
 
     def _start(self) -> None:
+        self.server.prepare(self)
         with self.log.open("wb") as log:
             process = subprocess.Popen(
                 self.server.command(self),

