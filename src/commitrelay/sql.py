@@ -1,6 +1,6 @@
 """The SQL of a dialect, read from its files: named queries with the table names filled in.
 
-A query in ``stores/<dialect>/queries.sql`` starts with its name and a sentence::
+A query in ``stores/<dialect>/queries.sql`` or ``add.sql`` starts with its name and a sentence::
 
     -- claim_pending: deliverable events of the leased buckets, in seq order.
     SELECT … FROM @queue JOIN @event …
@@ -16,6 +16,9 @@ from functools import cached_property, lru_cache
 from importlib.resources import files
 
 from commitrelay.errors import ConfigError
+
+QUERY_FILES = ("queries.sql", "add.sql")
+"""What the relay runs, and what the application runs."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _HEADING = re.compile(r"^-- (?P<name>[a-z][a-z0-9_]*): ", re.MULTILINE)
@@ -64,7 +67,8 @@ def read(dialect: str, path: str) -> str:
 @lru_cache(maxsize=32)
 def queries(dialect: str, names: Names) -> dict[str, str]:
     """All named queries of a dialect for one outbox."""
-    text = read(dialect, "queries.sql")
+    folder = files("commitrelay.stores").joinpath(dialect)
+    text = "\n".join(read(dialect, name) for name in QUERY_FILES if folder.joinpath(name).is_file())
     headings = list(_HEADING.finditer(text))
     ends = [*(heading.start() for heading in headings[1:]), len(text)]
     result: dict[str, str] = {}
