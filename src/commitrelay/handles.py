@@ -1,0 +1,347 @@
+"""Handles: the connections and sessions that an event can be written on, one function for each.
+
+A function gets the caller's handle and the statements to run on it. It refuses a handle that
+would commit on its own, runs the statements in the caller's transaction, and returns the row
+count of the last one. It never begins, commits or rolls back by itself. To support one more
+driver, write such a function and name its class in `SYNC` or `ASYNC` at the end of this file.
+
+No driver is imported here: a handle is known by the names of its classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from commitrelay.errors import InvalidHandle, NotInTransaction
+from commitrelay.statement import Dialect, Style
+
+Value = str | bytes | None
+Statements = Callable[[Dialect, Style], Iterable[tuple[str, tuple[Value, ...]]]]
+"""What to run, in the words of a dialect and the placeholders of a driver."""
+
+Write = Callable[[Any, Statements], int]
+WriteAsync = Callable[[Any, Statements], Awaitable[int]]
+
+_IDLE = 0  # libpq's PQTRANS_IDLE: connected, and no transaction is open
+_LEGACY_TRANSACTION_CONTROL = -1  # sqlite3's word for "isolation_level decides", Python 3.12+
+
+
+# --- psycopg -------------------------------------------------------------------------------
+
+
+def psycopg_connection(connection: Any, statements: Statements) -> int:
+    _require_psycopg_transaction(connection)
+    if connection.pgconn.pipeline_status:
+        # Results come late in a pipeline; a nested one ends with all of them received.
+        with connection.pipeline():
+            cursor = _psycopg_execute(connection, statements)
+    else:
+        cursor = _psycopg_execute(connection, statements)
+    return int(cursor.rowcount)
+
+
+async def psycopg_async_connection(connection: Any, statements: Statements) -> int:
+    _require_psycopg_transaction(connection)
+    if connection.pgconn.pipeline_status:
+        async with connection.pipeline():
+            cursor = await _psycopg_execute_async(connection, statements)
+    else:
+        cursor = await _psycopg_execute_async(connection, statements)
+    return int(cursor.rowcount)
+
+
+def _psycopg_execute(connection: Any, statements: Statements) -> Any:
+    cursor = None
+    for text, parameters in statements("postgres", _psycopg_style(connection.cursor_factory)):
+        cursor = connection.execute(text, parameters)
+    return cursor
+
+
+async def _psycopg_execute_async(connection: Any, statements: Statements) -> Any:
+    cursor = None
+    for text, parameters in statements("postgres", _psycopg_style(connection.cursor_factory)):
+        cursor = await connection.execute(text, parameters)
+    return cursor
+
+
+@lru_cache(maxsize=16)
+def _psycopg_style(cursor_factory: Any) -> Style:
+    classes = getattr(cursor_factory, "__mro__", ())
+    raw = any(cls.__name__ == "RawCursorMixin" for cls in classes)
+    return "numeric_dollar" if raw else "format"
+
+
+def _require_psycopg_transaction(connection: Any) -> None:
+    if connection.autocommit and connection.pgconn.transaction_status == _IDLE:
+        raise _not_in_transaction(
+            "this psycopg connection has autocommit=True and no open transaction",
+            "write your data and the event inside `with connection.transaction():`",
+        )
+
+
+# --- asyncpg -------------------------------------------------------------------------------
+
+
+async def asyncpg_connection(connection: Any, statements: Statements) -> int:
+    if not connection.is_in_transaction():
+        raise _not_in_transaction(
+            "this asyncpg connection is outside of a transaction, where it commits each statement",
+            "write your data and the event inside `async with connection.transaction():`",
+        )
+    tag = ""
+    for text, parameters in statements("postgres", "numeric_dollar"):
+        tag = await connection.execute(text, *parameters)
+    return int(tag.rpartition(" ")[2])  # such as INSERT 0 3
+
+
+# --- sqlite3 and aiosqlite -----------------------------------------------------------------
+
+
+def sqlite3_connection(connection: Any, statements: Statements) -> int:
+    if not connection.in_transaction and _sqlite_autocommits(connection):
+        raise _sqlite_not_in_transaction()
+    cursor = None
+    for text, parameters in statements("sqlite", "qmark"):
+        cursor = connection.execute(text, parameters)
+    assert cursor is not None
+    return int(cursor.rowcount)
+
+
+async def aiosqlite_connection(connection: Any, statements: Statements) -> int:
+    if not connection.in_transaction and (
+        # sqlite3 tells its mode in the connection's own thread only, which is aiosqlite's.
+        await connection._execute(_sqlite_autocommits, connection._conn)
+    ):
+        raise _sqlite_not_in_transaction()
+    cursor = None
+    for text, parameters in statements("sqlite", "qmark"):
+        cursor = await connection.execute(text, parameters)
+    assert cursor is not None
+    return int(cursor.rowcount)
+
+
+def _sqlite_autocommits(connection: Any) -> bool:
+    """Whether an INSERT now would be committed at once, with no transaction open."""
+    mode = getattr(connection, "autocommit", _LEGACY_TRANSACTION_CONTROL)
+    if mode == _LEGACY_TRANSACTION_CONTROL:
+        return connection.isolation_level is None
+    return bool(mode)
+
+
+def _sqlite_not_in_transaction() -> NotInTransaction:
+    return _not_in_transaction(
+        "this sqlite3 connection is in autocommit mode and no transaction is open",
+        "execute BEGIN IMMEDIATE first, or connect without isolation_level=None or autocommit=True",
+    )
+
+
+# --- SQLAlchemy ----------------------------------------------------------------------------
+
+_SQLALCHEMY_DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
+_SQLALCHEMY_STYLES: dict[str, Style] = {
+    "pyformat": "format",
+    "format": "format",
+    "qmark": "qmark",
+    "numeric_dollar": "numeric_dollar",
+}
+
+
+def sqlalchemy_connection(connection: Any, statements: Statements) -> int:
+    _require_sqlalchemy_transaction(connection)
+    return _sqlalchemy_execute(connection, statements)
+
+
+def sqlalchemy_session(session: Any, statements: Statements) -> int:
+    connection = session.connection()
+    _require_sqlalchemy_transaction(connection)
+    session.flush()  # the aggregate first: its row lock makes seq order commit order
+    return _sqlalchemy_execute(connection, statements)
+
+
+def sqlalchemy_scoped_session(scoped: Any, statements: Statements) -> int:
+    return sqlalchemy_session(scoped(), statements)
+
+
+async def sqlalchemy_async_connection(connection: Any, statements: Statements) -> int:
+    return int(await connection.run_sync(sqlalchemy_connection, statements))
+
+
+async def sqlalchemy_async_session(session: Any, statements: Statements) -> int:
+    return int(await session.run_sync(sqlalchemy_session, statements))
+
+
+async def sqlalchemy_async_scoped_session(scoped: Any, statements: Statements) -> int:
+    return await sqlalchemy_async_session(scoped(), statements)
+
+
+def _sqlalchemy_execute(connection: Any, statements: Statements) -> int:
+    dialect = _SQLALCHEMY_DIALECTS[connection.dialect.name]
+    result = None
+    for text, parameters in statements(dialect, _SQLALCHEMY_STYLES[connection.dialect.paramstyle]):
+        result = connection.exec_driver_sql(text, parameters)
+    assert result is not None
+    return int(result.rowcount)
+
+
+def _require_sqlalchemy_transaction(connection: Any) -> None:
+    dialect = connection.dialect.name
+    if dialect not in _SQLALCHEMY_DIALECTS:
+        raise InvalidHandle(
+            f"this SQLAlchemy connection leads to {dialect}, where an outbox cannot live: "
+            f"use {' or '.join(_SQLALCHEMY_DIALECTS)}"
+        )
+    autocommits = _sqlalchemy_sqlite_autocommits if dialect == "sqlite" else _postgres_autocommits
+    if autocommits(connection):
+        raise _not_in_transaction(
+            "this SQLAlchemy connection has isolation_level AUTOCOMMIT",
+            "use an engine or connection without it, or a session that is bound to one",
+        )
+
+
+def _postgres_autocommits(connection: Any) -> bool:
+    proxy = connection.connection
+    if not proxy.dbapi_connection.autocommit:
+        return False
+    driver = proxy.driver_connection
+    if hasattr(driver, "is_in_transaction"):  # asyncpg
+        return not driver.is_in_transaction()
+    return not hasattr(driver, "info") or bool(driver.info.transaction_status == _IDLE)
+
+
+def _sqlalchemy_sqlite_autocommits(connection: Any) -> bool:
+    proxy = connection.connection
+    driver = proxy.driver_connection
+    if driver.in_transaction or not _sqlite_autocommits(proxy.dbapi_connection):
+        return False
+    if connection.in_transaction():
+        return True
+    # SQLAlchemy's own recipe for SQLite turns the driver's BEGIN off and emits one when a
+    # transaction begins, which the first statement would do: only then can we tell.
+    transaction = connection.begin()
+    if driver.in_transaction:
+        return False
+    transaction.rollback()
+    return True
+
+
+# --- Django --------------------------------------------------------------------------------
+
+_DJANGO_DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
+
+
+def django_connection(connection: Any, statements: Statements) -> int:
+    dialect = _DJANGO_DIALECTS.get(connection.vendor)
+    if dialect is None:
+        raise InvalidHandle(
+            f"this Django connection leads to {connection.vendor}, where an outbox cannot live: "
+            f"pass connections[…] of a database on {' or '.join(_DJANGO_DIALECTS)}"
+        )
+    if connection.get_autocommit():
+        raise _not_in_transaction(
+            "this Django connection is outside of atomic(), where it commits each statement",
+            "write your data and the event inside `with transaction.atomic():`",
+        )
+    with connection.cursor() as cursor:
+        for text, parameters in statements(dialect, "format"):
+            cursor.execute(text, parameters)
+        return int(cursor.rowcount)
+
+
+# --- which function for which handle -------------------------------------------------------
+
+SYNC: dict[tuple[str, str], Write] = {
+    ("psycopg", "Connection"): psycopg_connection,
+    ("sqlite3", "Connection"): sqlite3_connection,
+    ("sqlalchemy", "Connection"): sqlalchemy_connection,
+    ("sqlalchemy", "Session"): sqlalchemy_session,
+    ("sqlalchemy", "scoped_session"): sqlalchemy_scoped_session,
+    ("django", "BaseDatabaseWrapper"): django_connection,
+    ("django", "ConnectionProxy"): django_connection,
+}
+ASYNC: dict[tuple[str, str], WriteAsync] = {
+    ("psycopg", "AsyncConnection"): psycopg_async_connection,
+    ("asyncpg", "Connection"): asyncpg_connection,
+    ("asyncpg", "PoolConnectionProxy"): asyncpg_connection,
+    ("sqlalchemy", "AsyncConnection"): sqlalchemy_async_connection,
+    ("sqlalchemy", "AsyncSession"): sqlalchemy_async_session,
+    ("sqlalchemy", "async_scoped_session"): sqlalchemy_async_scoped_session,
+    ("aiosqlite", "Connection"): aiosqlite_connection,
+}
+
+_SYNC_HANDLES = (
+    "a psycopg Connection, a SQLAlchemy Session or Connection, a sqlite3 Connection, "
+    "or django.db.connection"
+)
+_ASYNC_HANDLES = (
+    "a psycopg AsyncConnection, an asyncpg Connection, a SQLAlchemy AsyncSession or "
+    "AsyncConnection, or an aiosqlite Connection"
+)
+_NEARLY = {
+    "engine": "open a connection or session on it and pass that",
+    "sessionmaker": "open a session with it and pass that",
+    "pool": "take a connection from it and pass that",
+    "cursor": "pass the connection that it belongs to",
+    "transaction": "pass the connection that it runs on",
+}
+
+
+def write_on(handle: object) -> Write:
+    """The function that writes on this handle; `InvalidHandle` if there is none."""
+    cls: type[Any] = type(handle)
+    write = _find_sync(cls)
+    if write is not None:
+        return write
+    if _find_async(cls) is not None:
+        raise InvalidHandle(
+            f"add() cannot wait for {_described(cls)}, which is asynchronous: "
+            "use `await outbox.add_async(…)` with it"
+        )
+    raise _unknown("add", cls, _SYNC_HANDLES)
+
+
+def write_on_async(handle: object) -> WriteAsync:
+    """The coroutine function that writes on this handle; `InvalidHandle` if there is none."""
+    cls: type[Any] = type(handle)
+    write = _find_async(cls)
+    if write is not None:
+        return write
+    if _find_sync(cls) is not None:
+        raise InvalidHandle(
+            f"add_async() would block the event loop with {_described(cls)}, which is synchronous: "
+            "use `outbox.add(…)` with it"
+        )
+    raise _unknown("add_async", cls, _ASYNC_HANDLES)
+
+
+@lru_cache(maxsize=256)
+def _find_sync(cls: type[Any]) -> Write | None:
+    return next((SYNC[name] for name in _names(cls) if name in SYNC), None)
+
+
+@lru_cache(maxsize=256)
+def _find_async(cls: type[Any]) -> WriteAsync | None:
+    return next((ASYNC[name] for name in _names(cls) if name in ASYNC), None)
+
+
+def _names(cls: type[Any]) -> list[tuple[str, str]]:
+    return [(base.__module__.partition(".")[0], base.__name__) for base in cls.__mro__]
+
+
+def _described(cls: type[Any]) -> str:
+    return f"{cls.__module__.partition('.')[0]}'s {cls.__name__}"
+
+
+def _unknown(method: str, cls: type[Any], known: str) -> InvalidHandle:
+    what = cls.__name__ if cls.__module__ == "builtins" else _described(cls)
+    name = cls.__name__.lower()
+    hint = next((text for part, text in _NEARLY.items() if part in name), None)
+    remedy = hint or f"pass what your own transaction runs on: {known}"
+    return InvalidHandle(f"{method}() cannot write on {what}: {remedy}")
+
+
+def _not_in_transaction(reason: str, remedy: str) -> NotInTransaction:
+    return NotInTransaction(
+        f"{reason}, so the event would not be rolled back with your data: {remedy}"
+    )

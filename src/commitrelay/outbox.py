@@ -1,0 +1,162 @@
+"""Outbox: writes events on the caller's connection, in the caller's transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
+from typing import NamedTuple, Self
+from uuid import UUID
+
+from commitrelay.errors import InvalidEvent
+from commitrelay.event import Event
+from commitrelay.handles import Value, write_on, write_on_async
+from commitrelay.sql import Names
+from commitrelay.statement import Dialect, Style, statement
+
+MAX_PAYLOAD_BYTES = 1_048_576
+MAX_EVENTS_PER_CALL = 3_000
+"""Nine values each stay below the 32,766 parameters that every database and driver takes."""
+
+
+class Added(tuple[UUID, ...]):
+    """The ids of the events, in the order in which they were given.
+
+    ``duplicates`` of them were in the outbox already (same id or idempotency key) and were not
+    added again; ``new`` were.
+    """
+
+    duplicates: int
+
+    def __new__(cls, ids: tuple[UUID, ...], duplicates: int) -> Self:
+        added = super().__new__(cls, ids)
+        added.duplicates = duplicates
+        return added
+
+    @property
+    def new(self) -> int:
+        return len(self) - self.duplicates
+
+    def __repr__(self) -> str:
+        return f"Added({', '.join(map(str, self))}; new={self.new}, duplicates={self.duplicates})"
+
+
+class Row(NamedTuple):
+    """An event as it is stored, with its columns in the order of the statement."""
+
+    id: str
+    aggregate_type: str
+    aggregate_id: str
+    event_type: str
+    payload: bytes
+    content_type: str
+    headers: str
+    idempotency_key: str | None
+    deliver_at: str | None
+
+
+class Outbox:
+    """Where your transactions leave their events. One instance serves the whole application.
+
+    ``schema`` and ``prefix`` name the tables as in ``commitrelay init``. A payload of more than
+    ``max_payload_bytes`` is refused. With ``serialize_keys``, transactions that add events of
+    the same aggregate wait for each other from ``add`` to commit, so that order holds even if
+    the aggregate itself is written or locked after the event.
+    """
+
+    def __init__(
+        self,
+        *,
+        schema: str | None = None,
+        prefix: str = "outbox",
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+        serialize_keys: bool = False,
+    ) -> None:
+        self.names = Names(schema, prefix)
+        self.max_payload_bytes = max_payload_bytes
+        self.serialize_keys = serialize_keys
+
+    def add(self, handle: object, *events: Event) -> Added:
+        """Write the events in one statement, in the transaction that is open on ``handle``.
+
+        ``handle`` is a psycopg ``Connection``, a SQLAlchemy ``Session`` or ``Connection``, a
+        sqlite3 ``Connection`` or ``django.db.connection``. Whatever is wrong with an event or
+        with the handle is an error before anything is sent to the database.
+        """
+        rows = self._rows(events)
+        count = write_on(handle)(handle, partial(self._statements, rows))
+        return _added(events, count)
+
+    async def add_async(self, handle: object, *events: Event) -> Added:
+        """As ``add``, on a psycopg ``AsyncConnection``, an asyncpg ``Connection``, a SQLAlchemy
+        ``AsyncSession`` or ``AsyncConnection``, or an aiosqlite ``Connection``.
+        """
+        rows = self._rows(events)
+        count = await write_on_async(handle)(handle, partial(self._statements, rows))
+        return _added(events, count)
+
+    def _rows(self, events: tuple[Event, ...]) -> list[Row]:
+        if not events:
+            raise InvalidEvent("no event was given: pass at least one after the connection")
+        if len(events) > MAX_EVENTS_PER_CALL:
+            raise InvalidEvent(
+                f"{len(events):,} events were given, one call takes at most "
+                f"{MAX_EVENTS_PER_CALL:,}: add them in several calls of the same transaction"
+            )
+        return [as_row(event, self.max_payload_bytes) for event in events]
+
+    def _statements(
+        self, rows: list[Row], dialect: Dialect, style: Style
+    ) -> Iterator[tuple[str, tuple[Value, ...]]]:
+        if self.serialize_keys:
+            keys = {(row.aggregate_type, row.aggregate_id) for row in rows}
+            lock = statement("lock_keys", len(keys), dialect, style, self.names)
+            if lock is not None:
+                yield lock, tuple(chain.from_iterable(keys))
+        insert = statement("add_event", len(rows), dialect, style, self.names)
+        assert insert is not None
+        yield insert, rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows))
+
+
+def as_row(event: Event, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> Row:
+    """The event as it is stored; `InvalidEvent` if it cannot be."""
+    if not isinstance(event, Event):
+        remedy = "unpack it with *" if isinstance(event, (list, tuple)) else "wrap it in Event(…)"
+        raise InvalidEvent(f"a {type(event).__name__} was given where an Event belongs: {remedy}")
+    payload, content_type = event.encoded()
+    if len(payload) > max_payload_bytes:
+        raise InvalidEvent(
+            f"the payload of {event.aggregate_type} {event.aggregate_id} {event.event_type} has "
+            f"{len(payload):,} bytes, the limit is {max_payload_bytes:,}: "
+            "store it elsewhere and send a reference to it"
+        )
+    return Row(
+        str(event.id),
+        event.aggregate_type,
+        str(event.aggregate_id),
+        event.event_type,
+        payload,
+        content_type,
+        as_json(event.headers) if event.headers else "{}",
+        event.idempotency_key,
+        None if event.deliver_at is None else as_utc(event.deliver_at),
+    )
+
+
+def as_json(headers: object) -> str:
+    return json.dumps(headers, ensure_ascii=False, separators=(",", ":"))
+
+
+def as_utc(moment: datetime) -> str:
+    """Such as 2026-11-15T20:33:45.123456Z: sorts as text and casts to a timestamp."""
+    try:
+        return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    except OverflowError:
+        raise InvalidEvent(f"deliver_at {moment} is out of range: use an earlier one") from None
+
+
+def _added(events: tuple[Event, ...], count: int) -> Added:
+    ids = tuple(event.id for event in events if event.id is not None)
+    return Added(ids, duplicates=len(events) - count)
