@@ -1,0 +1,115 @@
+"""WorkerPublisher: what publishers over blocking calls have in common, one thread at work.
+
+All calls run in one thread, in the order in which they were made, so that messages stay in order
+and a failure stops what is queued behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from commitrelay.errors import BrokerUnreachable
+from commitrelay.publisher import (
+    DELIVERED,
+    NOT_SENT,
+    Message,
+    Outcome,
+    PublisherCapabilities,
+    Refused,
+    Unreachable,
+)
+
+T = TypeVar("T")
+
+
+class WorkerPublisher(ABC):
+    """Stops at a failure: a refusal holds back its key, an outage everything, until `recover`."""
+
+    capabilities = PublisherCapabilities(stops_at_failure=True)
+
+    def __init__(self, *, delivery_timeout_seconds: float) -> None:
+        self.delivery_timeout_seconds = delivery_timeout_seconds
+        self._worker: ThreadPoolExecutor | None = None
+        self._held_keys: set[str] = set()
+        self._outage: str | None = None
+
+    @abstractmethod
+    def _connect(self) -> None:
+        """Check that the destination is there: `BrokerUnreachable` or `ConfigError`."""
+
+    @abstractmethod
+    def _refusal(self, message: Message) -> str | None:
+        """Why this message cannot be sent; None if it can."""
+
+    @abstractmethod
+    def _write(self, messages: Sequence[Message]) -> None:
+        """Send all, durably; an `OSError` if that failed."""
+
+    async def open(self) -> None:
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, type(self).__name__)
+        await self._in_worker(self._connect)
+
+    async def publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        try:
+            return await self._in_worker(lambda: self._publish(messages))
+        except BrokerUnreachable as error:
+            self._outage = str(error)
+            return [Unreachable(str(error))] * len(messages)
+
+    async def recover(self) -> None:
+        await self._in_worker(self._recover)
+
+    async def close(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        idle = worker.submit(lambda: None)
+        worker.shutdown(wait=False)
+        await asyncio.wait([asyncio.wrap_future(idle)], timeout=self.delivery_timeout_seconds)
+
+    async def _in_worker(self, work: Callable[[], T]) -> T:
+        if self._worker is None:
+            raise BrokerUnreachable(f"{self} is not open")
+        future: Future[T] = self._worker.submit(work)
+        try:
+            async with asyncio.timeout(self.delivery_timeout_seconds):
+                # Shielded: an abandoned call keeps its place in the thread, so that whatever
+                # comes later cannot overtake it.
+                return await asyncio.shield(asyncio.wrap_future(future))
+        except TimeoutError:
+            raise BrokerUnreachable(
+                f"{self} did not answer within {self.delivery_timeout_seconds:g} s"
+            ) from None
+
+    def _recover(self) -> None:
+        self._connect()
+        self._held_keys.clear()
+        self._outage = None
+
+    def _publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        if self._outage is not None:
+            return [NOT_SENT] * len(messages)
+        outcomes: list[Outcome] = [DELIVERED] * len(messages)
+        accepted: list[Message] = []
+        for position, message in enumerate(messages):
+            if message.key in self._held_keys:
+                outcomes[position] = NOT_SENT
+            elif reason := self._refusal(message):
+                outcomes[position] = Refused(reason)
+                self._held_keys.add(message.key)
+            else:
+                accepted.append(message)
+        if not accepted:
+            return outcomes
+        try:
+            self._write(accepted)
+        except (OSError, BrokerUnreachable) as error:
+            self._outage = f"{self}: {error}"
+            outage = Unreachable(self._outage)
+            return [outage if each is DELIVERED else each for each in outcomes]
+        return outcomes
