@@ -1,0 +1,103 @@
+"""What every test may ask for: a database, topics, a server to break."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tests.support import kafka, postgres, services
+
+IN_CI = os.environ.get("CI") == "true"
+POSTGRES_URL = services.url_of("postgres")
+KAFKA_URL = services.url_of("kafka")
+
+
+def give_up(reason: str) -> NoReturn:
+    """A missing server is a skip on a laptop and a failure in CI."""
+    if IN_CI:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> str:
+    """The server; tests use `postgres_database`."""
+    if POSTGRES_URL is None:
+        give_up("no PostgreSQL: run `scripts/services up postgres`")
+    return POSTGRES_URL
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str) -> Iterator[str]:
+    """The URL of an empty database that this test has to itself."""
+    with postgres.fresh_database(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture
+def sqlite_path(tmp_path: Path) -> Path:
+    return tmp_path / "outbox.db"
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap() -> Iterator[str]:
+    """`host:port` of the real Kafka; of librdkafka's mock where there is none."""
+    if KAFKA_URL is not None:
+        yield kafka.bootstrap(KAFKA_URL)
+    elif IN_CI:
+        give_up("no Kafka: run `scripts/services up kafka`")
+    else:
+        with kafka.mock_cluster() as bootstrap:
+            yield bootstrap
+
+
+@pytest.fixture(scope="session")
+def real_kafka() -> str:
+    """`host:port`, for tests of what the mock cannot do, such as transactions."""
+    if KAFKA_URL is None:
+        give_up("needs a real Kafka, the mock does not do: run `scripts/services up kafka`")
+    return kafka.bootstrap(KAFKA_URL)
+
+
+@pytest.fixture
+def kafka_topic(kafka_bootstrap: str) -> Iterator[kafka.Topics]:
+    """Makes fresh topics: `kafka_topic()`, `kafka_topic("orders", partitions=1, config={…})`."""
+    topics = kafka.Topics(kafka_bootstrap, is_mock=KAFKA_URL is None)
+    yield topics
+    topics.delete_all()
+
+
+@pytest.fixture
+def dedicated_server(
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[[str], services.DedicatedServer]]:
+    """Starts a server for this test alone: `dedicated_server("kafka").stop()`."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    started: list[services.DedicatedServer] = []
+
+    def start(kind: str) -> services.DedicatedServer:
+        try:
+            server = services.DedicatedServer(kind, f"{worker}-{os.getpid()}-{len(started)}")
+        except services.Unavailable as error:
+            give_up(str(error))
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.remove()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    missing = {
+        "NO POSTGRESQL: its tests were skipped": POSTGRES_URL is None,
+        "NO REAL KAFKA: its tests ran on librdkafka's mock cluster, or were skipped": (
+            KAFKA_URL is None
+        ),
+    }
+    for text in (text for text, is_missing in missing.items() if is_missing):
+        terminalreporter.write_line(f"*** {text}. See `make services`.", red=True, bold=True)

@@ -1,0 +1,66 @@
+"""Servers of a test's own, started and broken through scripts/services."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "services"
+
+
+class Unavailable(Exception):
+    """The server cannot run on this machine; the message is what scripts/services said."""
+
+
+def services(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise Unavailable(done.stderr.strip())
+    return done.stdout.strip()
+
+
+def url_of(kind: str) -> str | None:
+    """From the environment, else the one that `scripts/services up` has started."""
+    variable = f"COMMITRELAY_{kind.upper()}_URL"
+    if variable not in os.environ:
+        try:
+            os.environ[variable] = services("url", kind)  # the workers of pytest-xdist inherit it
+        except Unavailable:
+            return None
+    return os.environ[variable]
+
+
+class DedicatedServer:
+    """A server that one test has to itself, so that it may stop, kill or freeze it.
+
+    `kind` is a name that scripts/services knows; `owner` tells it from the other instances.
+    """
+
+    def __init__(self, kind: str, owner: str) -> None:
+        self.name = f"{kind}@{owner}"
+        services("up", self.name)
+        self.url = services("url", self.name)
+
+    def stop(self) -> None:
+        services("stop", self.name)
+
+    def kill(self) -> None:
+        services("kill", self.name)
+
+    def start(self) -> None:
+        """Returns when it serves again, at the same URL with the same data."""
+        services("start", self.name)
+
+    def pause(self) -> None:
+        """Its connections stay open and nothing answers."""
+        services("pause", self.name)
+
+    def resume(self) -> None:
+        services("resume", self.name)
+
+    def remove(self) -> None:
+        services("down", self.name)
