@@ -8,23 +8,30 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from json.encoder import encode_basestring as quoted
 
 from commitrelay.publisher import Message
-
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 def encode_line(message: Message) -> bytes:
     """The message as JSON with a newline at its end and none inside."""
+    # Put together by hand: JSONEncoder.encode takes half as long again.
     topic, key, value, headers, event_id = message
-    line: dict[str, object] = {"id": event_id, "topic": topic, "key": key}
-    by_name = dict(headers)
-    line["headers"] = by_name if len(by_name) == len(headers) else headers
     try:
-        line["payload"] = str(value, "utf-8")
+        payload = f'"payload":{quoted(str(value, "utf-8"))}'
     except UnicodeDecodeError:
-        line["payload_base64"] = b64encode(value).decode()
-    return _encode(line).encode() + b"\n"
+        payload = f'"payload_base64":"{b64encode(value).decode()}"'
+    return (
+        f'{{"id":{quoted(event_id)},"topic":{quoted(topic)},"key":{quoted(key)},'
+        f'"headers":{_headers(headers)},{payload}}}\n'
+    ).encode()
+
+
+def _headers(headers: list[tuple[str, str]]) -> str:
+    if len(dict(headers)) < len(headers):
+        return json.dumps(headers, ensure_ascii=False)
+    pairs = [f"{quoted(name)}:{quoted(value)}" for name, value in headers]
+    return f"{{{','.join(pairs)}}}"
 
 
 def decode_line(line: bytes) -> Message:
