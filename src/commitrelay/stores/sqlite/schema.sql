@@ -1,0 +1,162 @@
+-- The outbox on SQLite. One plain INSERT into @event is the whole producer contract.
+
+-- The log: append-only, never updated.
+CREATE TABLE IF NOT EXISTS @event (
+    seq             INTEGER PRIMARY KEY AUTOINCREMENT,
+    id              TEXT NOT NULL UNIQUE DEFAULT (lower(
+                        hex(randomblob(4)) || '-' || hex(randomblob(2))
+                        || '-4' || substr(hex(randomblob(2)), 2)
+                        || '-' || substr('89ab', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2)
+                        || '-' || hex(randomblob(6)))),
+    aggregate_type  TEXT NOT NULL CHECK (length(aggregate_type) BETWEEN 1 AND 255),
+    aggregate_id    TEXT NOT NULL CHECK (length(aggregate_id) BETWEEN 1 AND 255),
+    event_type      TEXT NOT NULL CHECK (length(event_type) BETWEEN 1 AND 255),
+    payload         BLOB NOT NULL,
+    content_type    TEXT NOT NULL DEFAULT 'application/json',
+    headers         TEXT NOT NULL DEFAULT '{}',
+    idempotency_key TEXT CHECK (length(idempotency_key) BETWEEN 1 AND 255),
+    created_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+                        CHECK (julianday(created_at) IS NOT NULL),
+    deliver_at      TEXT CHECK (deliver_at IS NULL OR julianday(deliver_at) IS NOT NULL)
+);
+
+CREATE UNIQUE INDEX IF NOT EXISTS @event_idempotency
+    ON @event (idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+-- A named destination with its own filter (a JSON array of names, NULL: all) and pause switch.
+CREATE TABLE IF NOT EXISTS @lane (
+    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    name            TEXT NOT NULL UNIQUE,
+    paused          INTEGER NOT NULL DEFAULT 0,
+    aggregate_types TEXT,
+    event_types     TEXT,
+    created_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+);
+
+-- What is still to be delivered: one row per event and lane, gone once delivered.
+-- due_at is in milliseconds since 1970, rounded up, so that nothing is ever early.
+CREATE TABLE IF NOT EXISTS @queue (
+    lane        INTEGER NOT NULL,
+    seq         INTEGER NOT NULL,
+    key         TEXT NOT NULL,
+    bucket      INTEGER NOT NULL,
+    state       INTEGER NOT NULL DEFAULT 0,
+    attempts    INTEGER NOT NULL DEFAULT 0,
+    due_at      INTEGER,
+    claim_token INTEGER NOT NULL DEFAULT 0,
+    last_error  TEXT,
+    PRIMARY KEY (lane, seq)
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS @queue_hot ON @queue (lane, seq) WHERE state = 0;
+CREATE INDEX IF NOT EXISTS @queue_due ON @queue (lane, due_at) WHERE state IN (1, 2);
+CREATE INDEX IF NOT EXISTS @queue_blockers ON @queue (lane, key, seq) WHERE state IN (1, 3, 4, 5);
+CREATE INDEX IF NOT EXISTS @queue_dead ON @queue (lane, seq) WHERE state IN (4, 6);
+
+-- The journal: one row per settled batch and page of 4,096 seqs, so that the delivery of an
+-- event is found by its page. `seqs` is a JSON array; `at` is in milliseconds since 1970.
+CREATE TABLE IF NOT EXISTS @delivery (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    lane     INTEGER NOT NULL,
+    relay    TEXT NOT NULL,
+    verdict  INTEGER NOT NULL,
+    at       INTEGER NOT NULL,
+    smallest INTEGER NOT NULL,
+    largest  INTEGER NOT NULL,
+    events   INTEGER NOT NULL,
+    seqs     TEXT NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS @delivery_page ON @delivery (smallest >> 12);
+CREATE INDEX IF NOT EXISTS @delivery_at ON @delivery (lane, at);
+
+-- Who owns which buckets of a lane, until when. AUTOINCREMENT: a token is never given twice.
+CREATE TABLE IF NOT EXISTS @lease (
+    token      INTEGER PRIMARY KEY AUTOINCREMENT,
+    lane       INTEGER NOT NULL,
+    relay      TEXT NOT NULL,
+    strategy   TEXT NOT NULL,
+    buckets    TEXT NOT NULL DEFAULT '[]',
+    expires_at INTEGER NOT NULL,
+    joined_at  INTEGER NOT NULL,
+    UNIQUE (lane, relay)
+);
+
+CREATE TABLE IF NOT EXISTS @migration (
+    number     INTEGER PRIMARY KEY,
+    name       TEXT NOT NULL,
+    applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+);
+
+-- An event with a deliver_at starts as scheduled (2), also when that time has passed: it is then
+-- due at once. Milliseconds are rounded up by one because SQLite may cut finer digits off.
+CREATE TRIGGER IF NOT EXISTS @enqueue AFTER INSERT ON @event
+BEGIN
+    INSERT INTO @queue (lane, seq, key, bucket, state, due_at)
+    SELECT
+        lane.id,
+        NEW.seq,
+        NEW.aggregate_type || char(31) || NEW.aggregate_id,
+        coalesce(
+            unicode(substr('000' || NEW.aggregate_id, -1))
+            + 11 * unicode(substr('000' || NEW.aggregate_id, -2, 1))
+            + 37 * unicode(substr('000' || NEW.aggregate_id, -3, 1))
+            + 59 * unicode(substr('000' || NEW.aggregate_id, -4, 1))
+            + length(NEW.aggregate_type), 0) & 63,
+        CASE WHEN NEW.deliver_at IS NULL THEN 0 ELSE 2 END,
+        CAST(round((julianday(NEW.deliver_at) - 2440587.5) * 86400000.0) AS INTEGER) + 1
+    FROM @lane AS lane
+    WHERE (lane.aggregate_types IS NULL
+           OR NEW.aggregate_type IN (SELECT value FROM json_each(lane.aggregate_types)))
+      AND (lane.event_types IS NULL
+           OR NEW.event_type IN (SELECT value FROM json_each(lane.event_types)));
+END;
+
+-- The outbox as everybody knows it: one row per event and lane.
+CREATE VIEW IF NOT EXISTS @view AS
+SELECT
+    e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.idempotency_key,
+    e.created_at,
+    lane.name AS lane,
+    CASE q.state
+        WHEN 0 THEN 'pending' WHEN 1 THEN 'retrying' WHEN 2 THEN 'scheduled'
+        WHEN 3 THEN 'parked' WHEN 4 THEN 'dead' WHEN 5 THEN 'claimed' WHEN 6 THEN 'dead'
+    END AS status,
+    q.attempts AS retry_count,
+    q.last_error,
+    NULL AS published_at
+FROM @queue AS q
+JOIN @event AS e ON e.seq = q.seq
+JOIN @lane AS lane ON lane.id = q.lane
+UNION ALL
+SELECT
+    e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.idempotency_key,
+    e.created_at,
+    lane.name,
+    CASE d.verdict WHEN 0 THEN 'published' ELSE 'discarded' END,
+    NULL,
+    NULL,
+    CASE d.verdict WHEN 0
+        THEN strftime('%Y-%m-%dT%H:%M:%fZ', d.at / 1000.0, 'unixepoch') END
+FROM @event AS e
+CROSS JOIN @lane AS lane
+JOIN @delivery AS d ON d.id = (
+    SELECT max(j.id) FROM @delivery AS j
+    WHERE j.smallest >> 12 = e.seq >> 12 AND j.lane = lane.id
+      AND e.seq IN (SELECT value FROM json_each(j.seqs)))
+WHERE NOT EXISTS (SELECT 1 FROM @queue AS q WHERE q.lane = lane.id AND q.seq = e.seq)
+UNION ALL
+SELECT
+    e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.idempotency_key,
+    e.created_at, NULL, 'unrouted', NULL, NULL, NULL
+FROM @event AS e
+WHERE NOT EXISTS (
+        SELECT 1 FROM @lane AS lane JOIN @queue AS q ON q.lane = lane.id AND q.seq = e.seq)
+  AND NOT EXISTS (
+        SELECT 1 FROM @delivery AS j
+        WHERE j.smallest >> 12 = e.seq >> 12
+          AND e.seq IN (SELECT value FROM json_each(j.seqs)));
+
+INSERT INTO @lane (name) VALUES ('default') ON CONFLICT (name) DO NOTHING;
+
+INSERT INTO @migration (number, name) VALUES (1, '0001_initial') ON CONFLICT (number) DO NOTHING;

@@ -1,0 +1,277 @@
+"""The outbox in an SQLite file: what the relay needs of it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from itertools import groupby
+from math import ceil
+from typing import Any
+
+from commitrelay.errors import ConfigError, LeaseLost
+from commitrelay.sql import Names
+from commitrelay.store import (
+    BUCKETS,
+    ClaimRequest,
+    Failure,
+    Fence,
+    Lane,
+    Queued,
+    Roster,
+    Settlement,
+    State,
+    StoreCapabilities,
+    Verdict,
+)
+from commitrelay.stores.bell import Bell
+from commitrelay.stores.sqlite.admin import SqliteAdmin
+from commitrelay.stores.sqlite.database import Run
+from commitrelay.stores.text import clean_error
+
+_PAGE_BITS = 12
+"""A journal row holds seqs of one page of 4,096, by which the events' deliveries are found."""
+
+_as_queued = partial(tuple.__new__, Queued)
+
+
+class SqliteStore(SqliteAdmin):
+    """Store and AdminStore on one SQLite file, in WAL mode with synchronous=FULL.
+
+    `run` tells how to run a blocking call (default: in a thread of its own), `clock` is the
+    database's clock (default: time.time), `connection` a ready-made connection to use instead of
+    opening `path_or_url`.
+    """
+
+    def __init__(
+        self,
+        path_or_url: str,
+        *,
+        names: Names | None = None,
+        run: Run | None = None,
+        clock: Callable[[], float] = time.time,
+        connection: sqlite3.Connection | None = None,
+    ) -> None:
+        super().__init__(path_or_url, names=names, run=run, clock=clock, connection=connection)
+        self._bell = Bell()
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        return StoreCapabilities(competing=False, wakes=False)
+
+    async def lane(self, name: str) -> Lane:
+        row = await self._database.read(lambda db: self._one(db, "find_lane", name=name))
+        if row is None:
+            raise ConfigError(f"there is no lane {name!r} in {self._database.path}: add it first")
+        return Lane(row[0], row[1], bool(row[2]))
+
+    # --- leases ---------------------------------------------------------------------------
+
+    async def renew(
+        self,
+        lane: int,
+        relay: str,
+        *,
+        strategy: str,
+        keep: frozenset[int] | None,
+        lease_seconds: float,
+    ) -> Roster:
+        return await self._database.write(
+            lambda db: self._renew(db, lane, relay, strategy, keep, lease_seconds)
+        )
+
+    def _renew(
+        self,
+        db: sqlite3.Connection,
+        lane: int,
+        relay: str,
+        strategy: str,
+        keep: frozenset[int] | None,
+        lease_seconds: float,
+    ) -> Roster:
+        now_ms = self._database.now_ms()
+        whose: dict[str, Any] = {"lane": lane, "relay": relay, "strategy": strategy}
+        whose |= {"now_ms": now_ms, "expires_ms": now_ms + ceil(lease_seconds * 1000)}
+        self._run(db, "remove_expired_leases", **whose)
+        own = self._one(db, "own_lease", **whose)
+        if own is None:
+            (token,) = db.execute(self._sql["join_lane"], whose).fetchone()
+        else:
+            token = own[0]
+            held = _buckets(own[1]) if keep is None else _buckets(own[1]) & keep
+            self._run(db, "extend_lease", token=token, buckets=_json(sorted(held)), **whose)
+        paused = self._one(db, "lane_paused", lane=lane)
+        if paused is None:
+            raise ConfigError(f"there is no lane with the id {lane}: it was removed")
+        leases = {name: (_buckets(buckets), used) for name, buckets, used in self._all(
+            db, "lane_leases", lane=lane
+        )}
+        mine, _ = leases.pop(relay)
+        return Roster(
+            token=token,
+            mine=mine,
+            others={name: buckets for name, (buckets, _) in leases.items()},
+            strategies=frozenset(used for _, used in leases.values()),
+            paused=bool(paused[0]),
+        )
+
+    async def acquire(self, fence: Fence, buckets: frozenset[int]) -> frozenset[int]:
+        return await self._database.write(lambda db: self._acquire(db, fence, buckets))
+
+    def _acquire(
+        self, db: sqlite3.Connection, fence: Fence, buckets: frozenset[int]
+    ) -> frozenset[int]:
+        self._check_fence(db, fence)
+        held = {
+            relay: _buckets(text)
+            for relay, text, _ in self._all(db, "lane_leases", lane=fence.lane)
+        }
+        mine = held.pop(fence.relay)
+        mine |= buckets.difference(*held.values())
+        self._run(db, "set_buckets", token=fence.token, buckets=_json(sorted(mine)))
+        return mine
+
+    async def leave(self, fence: Fence) -> None:
+        await self._database.write(lambda db: self._run(db, "leave_lane", **_whose(fence)))
+
+    def _check_fence(self, db: sqlite3.Connection, fence: Fence) -> None:
+        if self._one(db, "holds_lease", **_whose(fence)) is None:
+            raise LeaseLost(
+                f"relay {fence.relay} lost its lease (token {fence.token}) in lane {fence.lane}: "
+                "another relay may own its keys now, so it must join again"
+            )
+
+    # --- claim and settle -----------------------------------------------------------------
+
+    async def claim(self, fence: Fence, request: ClaimRequest) -> list[Queued]:
+        return await self._database.read(lambda db: self._claim(db, fence, request))
+
+    def _claim(
+        self, db: sqlite3.Connection, fence: Fence, request: ClaimRequest
+    ) -> list[Queued]:
+        values = {
+            "lane": fence.lane,
+            "now_ms": self._database.now_ms(),
+            "above_seq": request.above_seq,
+            "buckets": None if len(request.buckets) == BUCKETS else _json(request.buckets),
+            "exclude_seqs": _json(request.exclude_seqs) if request.exclude_seqs else None,
+            "exclude_keys": _json(request.exclude_keys) if request.exclude_keys else None,
+            "limit": request.limit,
+        }
+        claimed: list[Queued] = []
+        if request.above_seq == 0:
+            claimed.extend(map(_as_queued, db.execute(self._sql["claim_due"], values)))
+            values["limit"] = request.limit - len(claimed)
+        claimed.extend(map(_as_queued, db.execute(self._sql["claim_pending"], values)))
+        return claimed
+
+    async def claim_heads(self, fence: Fence, limit: int, claim_seconds: float) -> list[Queued]:
+        raise ConfigError(
+            "the competing strategy needs row locks, which SQLite does not have: "
+            "use strategy partitioned or leader"
+        )
+
+    async def settle(self, fence: Fence, settlement: Settlement) -> int:
+        return await self._database.write(lambda db: self._settle(db, fence, settlement))
+
+    def _settle(self, db: sqlite3.Connection, fence: Fence, settlement: Settlement) -> int:
+        self._check_fence(db, fence)
+        whose = _whose(fence)
+        changed = 0
+        if settlement.delivered:
+            changed += self._deliver(db, fence, settlement.delivered)
+        for failure in settlement.failures:
+            changed += self._run(db, "settle_failure", **whose, **self._failed(failure))
+        if settlement.released:
+            changed += self._run(db, "settle_released", seqs=_json(settlement.released), **whose)
+        if settlement.parked:
+            now_ms = self._database.now_ms()
+            changed += self._run(
+                db, "settle_parked", seqs=_json(settlement.parked), now_ms=now_ms, **whose
+            )
+        return changed
+
+    def _deliver(self, db: sqlite3.Connection, fence: Fence, delivered: list[int]) -> int:
+        values = {"seqs": _json(delivered), **_whose(fence)}
+        gone = sorted(seq for (seq,) in self._all(db, "settle_delivered", **values))
+        now_ms = self._database.now_ms()
+        for _page, group in groupby(gone, lambda seq: seq >> _PAGE_BITS):
+            seqs = list(group)
+            self._run(
+                db,
+                "journal",
+                lane=fence.lane,
+                relay=fence.relay,
+                verdict=int(Verdict.PUBLISHED),
+                now_ms=now_ms,
+                smallest=seqs[0],
+                largest=seqs[-1],
+                events=len(seqs),
+                seqs=_json(seqs),
+            )
+        return len(gone)
+
+    def _failed(self, failure: Failure) -> dict[str, Any]:
+        retry_in = failure.retry_in_seconds
+        state = State.DEAD if failure.blocks else State.SKIPPED
+        return {
+            "seq": failure.seq,
+            "error": clean_error(failure.error),
+            "state": int(State.RETRYING if retry_in is not None else state),
+            "due_ms": None if retry_in is None else self._database.in_ms(retry_in),
+        }
+
+    async def unpark(self, fence: Fence, buckets: frozenset[int], limit: int) -> int:
+        return await self._database.write(lambda db: self._unpark(db, fence, buckets, limit))
+
+    def _unpark(
+        self, db: sqlite3.Connection, fence: Fence, buckets: frozenset[int], limit: int
+    ) -> int:
+        self._check_fence(db, fence)
+        asked = None if len(buckets) == BUCKETS else _json(buckets)
+        keys = self._all(db, "unblocked_keys", lane=fence.lane, buckets=asked, limit=limit)
+        left = limit
+        for (key,) in keys:
+            if left <= 0:
+                break
+            left -= self._run(db, "unpark_key", lane=fence.lane, key=key, limit=left)
+        return limit - left
+
+    async def purge(self, *, older_than_seconds: float, limit: int) -> int:
+        return await self._database.write(lambda db: self._purge(db, older_than_seconds, limit))
+
+    def _purge(self, db: sqlite3.Connection, older_than_seconds: float, limit: int) -> int:
+        before_ms = self._database.now_ms() - ceil(older_than_seconds * 1000)
+        purged = self._run(db, "purge_events", before_ms=before_ms, limit=limit)
+        self._run(db, "purge_journal", before_ms=before_ms, limit=limit)
+        return purged
+
+    # --- waiting --------------------------------------------------------------------------
+
+    async def sleep(self, seconds: float) -> None:
+        await self._bell.wait(seconds)
+
+    def wake(self) -> None:
+        """End the current or the next `sleep` at once; safe from any thread."""
+        self._bell.ring()
+
+
+def from_url(url: str, names: Names, options: Mapping[str, str]) -> SqliteStore:
+    """The store that `sqlite:///file` means; there are no options."""
+    if options:
+        raise ConfigError(f"an SQLite URL has no option {sorted(options)[0]!r}: remove it")
+    return SqliteStore(url, names=names)
+
+
+def _whose(fence: Fence) -> dict[str, Any]:
+    return {"lane": fence.lane, "relay": fence.relay, "token": fence.token}
+
+
+def _buckets(text: str) -> frozenset[int]:
+    return frozenset(json.loads(text))
+
+
+def _json(values: Collection[int | str] | Iterable[int]) -> str:
+    return json.dumps(list(values), separators=(",", ":"))
