@@ -1,0 +1,52 @@
+# A fresh Debian machine with git, make and Python 3.11 needs nothing else.
+BIN      := .venv/bin
+SERVICES := $(BIN)/python scripts/services
+PYTHONS  := . scripts/services scripts/bench
+
+.PHONY: help demo test test-fast lint format bench services services-down venv clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/demo ## watch an order service and its relay on SQLite and files
+	@$(BIN)/commitrelay demo
+
+test: lint services ## everything, on real servers
+	@$(BIN)/pytest -n auto --dist worksteal
+
+test-fast: .venv/dev ## what needs no server, in seconds
+	@$(BIN)/pytest -n auto tests/unit tests/properties
+
+lint: .venv/dev ## style, types and the direction of imports
+	@$(BIN)/ruff check $(PYTHONS)
+	@$(BIN)/ruff format --check $(PYTHONS)
+	@$(BIN)/mypy
+	@MYPYPATH=scripts $(BIN)/mypy --explicit-package-bases scripts/servers scripts/services
+	@$(BIN)/lint-imports
+
+format: .venv/dev ## rewrite in the house style
+	@$(BIN)/ruff check --fix $(PYTHONS)
+	@$(BIN)/ruff format $(PYTHONS)
+
+bench: .venv/dev ## measure the speed, on servers of its own
+	@$(BIN)/python scripts/bench
+
+services: .venv/dev ## start PostgreSQL and Kafka for this clone, installing what is missing
+	@$(SERVICES) up
+
+services-down: ## end them and remove their data
+	@scripts/services down
+
+venv: .venv/dev ## build .venv
+
+clean: services-down ## remove what was built; downloads stay in the cache
+	@rm -rf .venv .services build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+# To see the demo needs less than to work on the project.
+.venv/demo: pyproject.toml
+	@scripts/venv -e '.[cli]'
+	@touch $@
+
+.venv/dev: pyproject.toml
+	@scripts/venv -e '.[all]' --group dev
+	@touch .venv/demo $@
