@@ -51,9 +51,7 @@ class SqliteAdmin:
             raise ConfigError(f"SQLite has no schemas: leave {names.schema!r} out")
         self._names = names
         self._sql = queries("sqlite", names)
-        self._database = Database(
-            _path(path_or_url), run=run, clock=clock, connection=connection
-        )
+        self._database = Database(_path(path_or_url), run=run, clock=clock, connection=connection)
 
     async def open(self) -> None:
         version = await self._database.read(self._version)
@@ -124,9 +122,7 @@ class SqliteAdmin:
             lambda db: [self._lane_status(db, *row) for row in self._all(db, "lanes")]
         )
 
-    def _lane_status(
-        self, db: sqlite3.Connection, lane: int, name: str, paused: int
-    ) -> LaneStatus:
+    def _lane_status(self, db: sqlite3.Connection, lane: int, name: str, paused: int) -> LaneStatus:
         now_ms = self._database.now_ms()
         values = {"lane": lane, "cap": COUNT_CAP, "since_ms": now_ms - 60_000}
         oldest = self._value(db, "oldest_waiting", **values)
@@ -146,7 +142,7 @@ class SqliteAdmin:
         )
 
     def _counts(self, db: sqlite3.Connection, values: dict[str, Any]) -> dict[str, int]:
-        counts = {state: 0 for state in State}
+        counts = dict.fromkeys(State, 0)
         counts[State.PENDING] = self._value(db, "count_pending", **values)
         for query in ("count_due", "count_dead", "count_waiting"):
             for state, count in self._all(db, query, **values):
@@ -195,7 +191,13 @@ class SqliteAdmin:
             db, "queue_rows", seqs=seqs
         ):
             deliveries[seq][lane] = Delivery(
-                lane, State(state).name.lower(), attempts, _from_ms(due_at), error, None, None,
+                lane,
+                State(state).name.lower(),
+                attempts,
+                _from_ms(due_at),
+                error,
+                None,
+                None,
                 waits_for,
             )
         return [_record(row, tuple(deliveries[row[0]].values())) for row in rows]
@@ -258,7 +260,9 @@ def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord
     try:
         parsed = json.loads(headers)
     except ValueError:
-        raise StoreError(f"event {event_id} has headers that are not JSON: {headers!r:.60}") from None
+        raise StoreError(
+            f"event {event_id} has headers that are not JSON: {headers!r:.60}"
+        ) from None
     return EventRecord(
         seq=seq,
         id=event_id,

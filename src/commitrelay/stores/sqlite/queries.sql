@@ -114,6 +114,13 @@ WHERE lane = :lane
                 ORDER BY seq LIMIT :limit))
     WHERE blocking_before = 0);
 
+-- has_work: whether anything is pending, retrying or due; SQLite rows are never claimed.
+SELECT EXISTS (SELECT 1 FROM @queue INDEXED BY @queue_hot WHERE lane = :lane AND state = 0)
+    OR EXISTS (SELECT 1 FROM @queue INDEXED BY @queue_due
+               WHERE lane = :lane AND state IN (1, 2) AND due_at <= :now_ms)
+    OR EXISTS (SELECT 1 FROM @queue INDEXED BY @queue_due
+               WHERE lane = :lane AND state IN (1, 2) AND state = 1);
+
 -- remove_expired_leases: of the other relays in the lane.
 DELETE FROM @lease WHERE lane = :lane AND relay <> :relay AND expires_at < :now_ms;
 

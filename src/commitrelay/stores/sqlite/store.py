@@ -78,37 +78,36 @@ class SqliteStore(SqliteAdmin):
         keep: frozenset[int] | None,
         lease_seconds: float,
     ) -> Roster:
-        return await self._database.write(
-            lambda db: self._renew(db, lane, relay, strategy, keep, lease_seconds)
-        )
+        whose = {"lane": lane, "relay": relay, "strategy": strategy}
+        return await self._database.write(lambda db: self._renew(db, whose, keep, lease_seconds))
 
     def _renew(
         self,
         db: sqlite3.Connection,
-        lane: int,
-        relay: str,
-        strategy: str,
+        whose: dict[str, Any],
         keep: frozenset[int] | None,
         lease_seconds: float,
     ) -> Roster:
-        now_ms = self._database.now_ms()
-        whose: dict[str, Any] = {"lane": lane, "relay": relay, "strategy": strategy}
-        whose |= {"now_ms": now_ms, "expires_ms": now_ms + ceil(lease_seconds * 1000)}
-        self._run(db, "remove_expired_leases", **whose)
+        lane, now_ms = whose["lane"], self._database.now_ms()
+        times = {"now_ms": now_ms, "expires_ms": now_ms + ceil(lease_seconds * 1000)}
+        self._run(db, "remove_expired_leases", **whose, **times)
         own = self._one(db, "own_lease", **whose)
         if own is None:
-            (token,) = db.execute(self._sql["join_lane"], whose).fetchone()
+            token = self._value(db, "join_lane", **whose, **times)
         else:
             token = own[0]
             held = _buckets(own[1]) if keep is None else _buckets(own[1]) & keep
-            self._run(db, "extend_lease", token=token, buckets=_json(sorted(held)), **whose)
+            self._run(
+                db, "extend_lease", token=token, buckets=_json(sorted(held)), **whose, **times
+            )
         paused = self._one(db, "lane_paused", lane=lane)
         if paused is None:
             raise ConfigError(f"there is no lane with the id {lane}: it was removed")
-        leases = {name: (_buckets(buckets), used) for name, buckets, used in self._all(
-            db, "lane_leases", lane=lane
-        )}
-        mine, _ = leases.pop(relay)
+        leases = {
+            name: (_buckets(buckets), used)
+            for name, buckets, used in self._all(db, "lane_leases", lane=lane)
+        }
+        mine, _ = leases.pop(whose["relay"])
         return Roster(
             token=token,
             mine=mine,
@@ -148,9 +147,7 @@ class SqliteStore(SqliteAdmin):
     async def claim(self, fence: Fence, request: ClaimRequest) -> list[Queued]:
         return await self._database.read(lambda db: self._claim(db, fence, request))
 
-    def _claim(
-        self, db: sqlite3.Connection, fence: Fence, request: ClaimRequest
-    ) -> list[Queued]:
+    def _claim(self, db: sqlite3.Connection, fence: Fence, request: ClaimRequest) -> list[Queued]:
         values = {
             "lane": fence.lane,
             "now_ms": self._database.now_ms(),
@@ -238,6 +235,14 @@ class SqliteStore(SqliteAdmin):
                 break
             left -= self._run(db, "unpark_key", lane=fence.lane, key=key, limit=left)
         return limit - left
+
+    async def idle(self, lane: int) -> bool:
+        return await self._database.read(lambda db: self._idle(db, lane))
+
+    def _idle(self, db: sqlite3.Connection, lane: int) -> bool:
+        if self._value(db, "has_work", lane=lane, now_ms=self._database.now_ms()):
+            return False
+        return not self._all(db, "unblocked_keys", lane=lane, buckets=None, limit=1)
 
     async def purge(self, *, older_than_seconds: float, limit: int) -> int:
         return await self._database.write(lambda db: self._purge(db, older_than_seconds, limit))
