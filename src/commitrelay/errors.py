@@ -43,9 +43,7 @@ class MissingExtra(ConfigError):
     """An optional package is needed; the message names the extra to install."""
 
     def __init__(self, extra: str, purpose: str) -> None:
-        super().__init__(
-            f'{purpose} needs the "{extra}" extra: pip install "commitrelay[{extra}]"'
-        )
+        super().__init__(f'{purpose} needs the "{extra}" extra: pip install "commitrelay[{extra}]"')
         self.extra = extra
 
 

@@ -57,17 +57,13 @@ class Leases:
         self.yielding: frozenset[int] = frozenset()
         self.fence = Fence(lane, relay, token=0)
         self.paused = False
-        self._settled_down = False
+        self.leads = False  # true for one relay of the lane: it does what is to be done once
+        self.settled_down = False  # this relay has its fair share
 
     @property
     def buckets(self) -> frozenset[int]:
         """What to claim from: the buckets held, less those about to be given up."""
         return self._held - self.yielding
-
-    @property
-    def holds_first_bucket(self) -> bool:
-        """One relay of the lane is true here: it does the duties that need to be done once."""
-        return 0 in self._held
 
     def may_send(self) -> bool:
         """Whether a message sent now is surely answered before the lease can be taken over."""
@@ -76,7 +72,7 @@ class Leases:
     @property
     def renew_in_seconds(self) -> float:
         """Short while buckets are changing hands, calm otherwise."""
-        if self._settled_down:
+        if self.settled_down:
             return min(RENEW_SECONDS, self._lease_seconds / 3)
         return min(RENEW_SECONDS, self._lease_seconds / 3) / 5
 
@@ -95,13 +91,16 @@ class Leases:
             lease_seconds=self._lease_seconds,
         )
         self._refuse_mixed_strategies(roster)
-        kept = roster.token == self.fence.token or self.fence.token == 0
+        if self.fence.token not in (0, roster.token):
+            self.lose()
+            return False
+        self.fence = Fence(self._lane, self._relay, roster.token)
         self._expires_at = started + self._lease_seconds
         self._held = roster.mine
-        self.fence = Fence(self._lane, self._relay, roster.token)
         self.paused = roster.paused
+        self.leads = all(self._relay < other for other in roster.others)
         await self._rebalance(roster)
-        return kept
+        return True
 
     async def leave(self) -> None:
         self._expires_at = 0.0
@@ -112,7 +111,8 @@ class Leases:
         """The store has told us that our lease is gone: own nothing until the next renewal."""
         self._expires_at = 0.0
         self._held = self.yielding = frozenset()
-        self._settled_down = False
+        self.fence = Fence(self._lane, self._relay, token=0)
+        self.leads = self.settled_down = False
 
     async def _rebalance(self, roster: Roster) -> None:
         target = share(self._strategy, self._relay, roster)
@@ -126,7 +126,7 @@ class Leases:
                 return
         surplus = max(0, len(self._held) - target) if self._strategy == "partitioned" else 0
         self.yielding = frozenset(sorted(self._held)[len(self._held) - surplus :])
-        self._settled_down = len(self._held) == target
+        self.settled_down = len(self._held) == target
 
     def _refuse_mixed_strategies(self, roster: Roster) -> None:
         different = roster.strategies - {self._strategy}

@@ -194,9 +194,7 @@ class Store(Protocol):
         otherwise only pending ones above it. Rows with `blocked` set are to be parked, not sent.
         """
 
-    async def claim_heads(
-        self, fence: Fence, limit: int, claim_seconds: float
-    ) -> list[Queued]:
+    async def claim_heads(self, fence: Fence, limit: int, claim_seconds: float) -> list[Queued]:
         """Competing strategy: lock and mark (`CLAIMED`) up to `limit` key heads of any bucket.
 
         A claim that is older than `claim_seconds` (of the claimer's choice) is claimable again.
@@ -215,8 +213,17 @@ class Store(Protocol):
     async def purge(self, *, older_than_seconds: float, limit: int) -> int:
         """Delete up to `limit` settled events (in no lane's queue) of that age; how many."""
 
+    async def idle(self, lane: int) -> bool:
+        """Whether nothing is pending, claimed or retrying.
+
+        What is dead, parked behind it, or scheduled for later does not count.
+        """
+
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds`, or earlier when something may have been committed."""
+
+    def wake(self) -> None:
+        """End a `sleep` now; from any thread."""
 
 
 # --- what operators read -------------------------------------------------------------------

@@ -1,0 +1,622 @@
+"""Relay: claim → publish → settle. The engine, and the file to read first.
+
+Five loops run beside each other and talk through the `Window` of events in hand:
+
+* ``_feed``    claims deliverable events while there is room;
+* ``_send``    hands ready events to the publisher, several batches at a time;
+* ``_settle``  writes what became of them, joining finished batches into one transaction;
+* ``_hold``    keeps the lease alive and the share of buckets fair;
+* ``_recover`` waits out a broker that fails, then starts afresh.
+
+No transaction is open while a message is at the broker. Whatever goes wrong, the answer is
+the same: forget what is in hand, and claim it again in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from types import TracebackType
+from typing import Literal, Self
+
+from commitrelay.errors import BrokerUnreachable, ConfigError, LeaseLost, StoreUnreachable
+from commitrelay.format import Composer, Plain
+from commitrelay.leases import ALL_BUCKETS, Leases
+from commitrelay.maintenance import purge_forever
+from commitrelay.outage import Outage
+from commitrelay.publisher import DELIVERED, Outcome, Publisher, Refused, Unreachable
+from commitrelay.retry import RetryPolicy
+from commitrelay.route import Route
+from commitrelay.store import Failure, Queued, Settlement, State, Store
+from commitrelay.window import Item, Key, Window
+
+logger = logging.getLogger("commitrelay.relay")
+
+SWEEP_SECONDS = 0.2
+"""A sweep reads ahead and so skips rows that commit late; it starts over this often."""
+
+UNPARK_SECONDS = 1.0
+UNPARK_LIMIT = 5000
+
+FIRST_NAP_SECONDS = 0.005
+"""After finding something, a relay looks again this soon; then ever later, up to the poll."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelayOptions:
+    """How a relay delivers. The defaults are safe and fast."""
+
+    lane: str = "default"
+    strategy: Literal["partitioned", "leader", "competing"] = "partitioned"
+    order: Literal["strict", "relaxed"] = "strict"
+    on_dead: Literal["block", "skip"] = "block"
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    batch_size: int = 1000
+    window: int = 8  # batches at the broker at a time
+    poll_seconds: float = 0.1
+    lease_seconds: float = 30.0
+    until: Literal["stopped", "once", "drained"] = "stopped"
+    retention_seconds: float | None = 7 * 86400.0  # None: published events are kept for ever
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "window", "poll_seconds", "lease_seconds"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be more than 0, not {getattr(self, name)}")
+
+
+@dataclass(slots=True)
+class RelayStats:
+    """What a relay has done since it started."""
+
+    published: int = 0
+    refused: int = 0
+    retried: int = 0
+    dead: int = 0
+    unreachable: int = 0
+    lease_lost: int = 0
+    in_flight: int = 0
+
+
+class Relay:
+    """Delivers the committed events of one lane. Run it with `run`, or embed it::
+
+    async with Relay(store, publisher):
+        ...  # your application
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        publisher: Publisher,
+        options: RelayOptions | None = None,
+        *,
+        compose: Composer | None = None,
+        name: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        random: Random | None = None,
+    ) -> None:
+        self.options = options or RelayOptions()
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}"
+        self.stats = RelayStats()
+        self._store = store
+        self._publisher = publisher
+        self._compose: Composer = compose or Plain(Route())
+        self._clock = clock
+        self._random = random or Random()  # noqa: S311 - jitter, not secrets
+        self._competing = self.options.strategy == "competing"
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        capabilities = self._publisher.capabilities
+        strict = self.options.order == "strict"
+        batch_size, window = self.options.batch_size, self.options.window
+        self._halts_at_failure = capabilities.stops_at_failure
+        self._max_publishing = min(window, capabilities.max_in_flight or window)
+        self._window = Window(
+            capacity=batch_size * (window + 2),
+            one_per_key=strict and not capabilities.stops_at_failure,
+            key_limit=max(16, batch_size // 8),
+        )
+        self._publishing: set[asyncio.Task[None]] = set()
+        self._epoch = 0  # grows when all in hand is given up: results of older ones are void
+        self._settlement = Settlement()
+        self._refused_keys: list[Key] = []
+        self._claim_lock = asyncio.Lock()
+        self._claims_valid_until = 0.0
+        self._unpark_at = 0.0
+        self._sweep_ends_at = 0.0
+        self._swept_buckets: frozenset[int] = frozenset()
+        self._halt_reason: str | None = None
+        self._broker_outage = self._outage("broker", most_seconds=15.0)
+        self._halted = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._feed_stirred = asyncio.Event()
+        self._send_stirred = asyncio.Event()
+        self._settle_stirred = asyncio.Event()
+        self._hold_stirred = asyncio.Event()
+
+    # --- life -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Deliver until `stop` is called, or until the work is done (`RelayOptions.until`).
+
+        Cancelling it gives up what is at the broker: that is delivered again later.
+        """
+        self._check_lease_length()
+        try:
+            if await self._patiently("database", self._open_store) and await self._patiently(
+                "broker", self._publisher.open
+            ):
+                await self._deliver()
+        finally:
+            await self._publisher.close()
+            await self._store.close()
+
+    def stop(self) -> None:
+        """Finish what is at the broker, settle it, and end `run`. Call it in the loop's thread."""
+        self._stopping.set()
+        self._feed_stirred.set()
+        self._store.wake()
+
+    def wake(self) -> None:
+        """Look for new events now; from any thread."""
+        self._store.wake()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self.run(), name=f"relay {self.options.lane}")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._task is not None
+        self.stop()
+        await self._task
+
+    async def _open_store(self) -> None:
+        await self._store.open()
+        self._lane = await self._store.lane(self.options.lane)
+
+    async def _deliver(self) -> None:
+        self._leases = Leases(
+            self._store,
+            lane=self._lane.id,
+            relay=self.name,
+            strategy=self.options.strategy,
+            lease_seconds=self.options.lease_seconds,
+            delivery_timeout_seconds=self._publisher.delivery_timeout_seconds,
+            clock=self._clock,
+        )
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                feed = self._tasks.create_task(self._feed())
+                rest = [
+                    self._tasks.create_task(loop())
+                    for loop in (self._send, self._settle, self._hold, self._recover, self._purge)
+                ]
+                await self._stopping.wait()
+                await feed
+                await self._wind_down()
+                for task in rest:
+                    task.cancel()
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+
+    async def _wind_down(self) -> None:
+        """Finish what is at the broker, settle it, and let others have the buckets."""
+        with contextlib.suppress(TimeoutError, StoreUnreachable):
+            async with asyncio.timeout(self.options.lease_seconds):
+                while self._publishing:
+                    await asyncio.wait(self._publishing)
+                self._forget_unsent()
+                await self._all_settled()
+                await self._leases.leave()
+
+    def _check_lease_length(self) -> None:
+        timeout = self._publisher.delivery_timeout_seconds
+        if self.options.lease_seconds < 1.5 * timeout:
+            raise ConfigError(
+                f"a lease of {self.options.lease_seconds:g} s is too short for a delivery "
+                f"timeout of {timeout:g} s, another relay could take over in mid-delivery: "
+                f"make the lease at least {1.5 * timeout:g} s, or the timeout shorter"
+            )
+
+    async def _patiently(self, what: str, attempt: Callable[[], Awaitable[None]]) -> bool:
+        """Try until it answers; False if the relay is to stop before that."""
+        outage = self._outage(what)
+        while not self._stopping.is_set():
+            try:
+                await attempt()
+            except (StoreUnreachable, BrokerUnreachable) as error:
+                await self._pause(outage.goes_on(error))
+            else:
+                outage.is_over()
+                return True
+        return False
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    def _outage(self, what: str, most_seconds: float = 5.0) -> Outage:
+        return Outage(what, clock=self._clock, random=self._random, most_seconds=most_seconds)
+
+    # --- claim ----------------------------------------------------------------------------
+
+    async def _feed(self) -> None:
+        outage = self._outage("database")
+        nap_seconds = FIRST_NAP_SECONDS
+        while not self._stopping.is_set():
+            self._feed_stirred.clear()
+            epoch = self._epoch
+            found = exhausted = False
+            try:
+                if self._may_claim():
+                    found, exhausted = await self._claim_some()
+                else:
+                    await self._stirred(self._feed_stirred, at_most_seconds=1.0)
+                if not found and await self._is_finished():
+                    self.stop()
+            except StoreUnreachable as error:
+                await self._pause(outage.goes_on(error))
+                continue
+            except LeaseLost:
+                self._give_up_all(epoch)
+                continue
+            outage.is_over()
+            if found:
+                nap_seconds = FIRST_NAP_SECONDS
+            if exhausted and not self._stopping.is_set():
+                await self._nap(nap_seconds)
+                nap_seconds = min(nap_seconds * 2, self.options.poll_seconds)
+
+    def _may_claim(self) -> bool:
+        if self._halted.is_set() or self._leases.paused or not self._leases.may_send():
+            return False
+        if self._competing:  # a claim must be sent at once, or it is kept from others in vain
+            return not self._window.ready and len(self._publishing) < self._max_publishing
+        return self._window.has_room_for(self.options.batch_size) and bool(self._leases.buckets)
+
+    async def _claim_some(self) -> tuple[bool, bool]:
+        """Whether events were found, and whether there is nothing more to be found now."""
+        limit = self.options.batch_size
+        await self._unpark_if_due()
+        buckets = self._leases.buckets
+        if self._clock() >= self._sweep_ends_at or not buckets <= self._swept_buckets:
+            self._window.end_sweep()
+        self._swept_buckets = buckets
+        if self._window.at_sweep_start:
+            self._sweep_ends_at = self._clock() + SWEEP_SECONDS
+        async with self._claim_lock:
+            request = self._window.request(limit, buckets)
+            rows: Sequence[Queued] = ()
+            try:
+                if self._competing:
+                    started = self._clock()
+                    rows = await self._store.claim_heads(
+                        self._leases.fence, limit, self.options.lease_seconds
+                    )
+                    self._claims_valid_until = started + self.options.lease_seconds
+                else:
+                    rows = await self._store.claim(self._leases.fence, request)
+            finally:
+                self._take_in(rows)
+        return bool(rows), len(rows) < limit
+
+    def _take_in(self, rows: Sequence[Queued]) -> None:
+        if self._window.claim_is_void:
+            self._window.accept(())
+            self._release([row.seq for row in rows])
+            return
+        items: list[Item] = []
+        unfit: dict[Key, tuple[Queued, str]] = {}
+        compose = self._compose
+        for row in rows:
+            if row.blocked or row.key in unfit:
+                self._settlement.parked.append(row.seq)
+                self._window.skip(row.key)
+                continue
+            try:
+                items.append((row, compose(row)))
+            except Exception as error:  # whatever a template or a stored header does
+                unfit[row.key] = (row, str(error))
+        self._window.accept(items)
+        for row, reason in unfit.values():
+            self._refuse(row, reason, flying=False)
+        if len(rows) < self.options.batch_size:
+            self._window.end_sweep()
+        elif rows[-1].state == State.PENDING:
+            self._window.raise_floor(rows[-1].seq)
+        self._send_stirred.set()
+        self._results_are_in()
+
+    async def _unpark_if_due(self) -> None:
+        """Let followers of keys that nothing blocks any more back into the hot scan.
+
+        Between claims and never beside one: a sweep that has read past them starts over.
+        """
+        now = self._clock()
+        if now < self._unpark_at:
+            return
+        buckets = ALL_BUCKETS if self._competing else self._leases.buckets
+        freed = await self._store.unpark(self._leases.fence, buckets, UNPARK_LIMIT)
+        self._unpark_at = now if freed == UNPARK_LIMIT else now + UNPARK_SECONDS
+        if freed:
+            self._window.end_sweep()
+
+    async def _is_finished(self) -> bool:
+        until = self.options.until
+        if (
+            until == "stopped"
+            or not self._leases.settled_down
+            or self._halted.is_set()
+            or self._window
+            or not self._settled.is_set()
+        ):
+            return False
+        if self._leases.paused or until == "once":
+            return True
+        return await self._store.idle(self._lane.id)
+
+    async def _nap(self, seconds: float) -> None:
+        """Until there may be more to claim, or the time is up."""
+        if not self._window.skips:
+            await self._store.sleep(seconds)
+            return
+        patience_ends_at = self._clock() + self.options.poll_seconds
+        while not self._window.skips_in_vain and self._clock() < patience_ends_at:
+            await self._stirred(self._feed_stirred, self.options.poll_seconds)
+            self._feed_stirred.clear()
+
+    async def _stirred(self, stirred: asyncio.Event, at_most_seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(at_most_seconds):
+                await stirred.wait()
+
+    # --- publish --------------------------------------------------------------------------
+
+    async def _send(self) -> None:
+        while True:
+            await self._send_stirred.wait()
+            self._send_stirred.clear()
+            while self._may_send():
+                batch = self._window.take(self.options.batch_size)
+                task = self._tasks.create_task(self._publish(batch, self._epoch))
+                self._publishing.add(task)
+            self.stats.in_flight = self._window.flying
+
+    def _may_send(self) -> bool:
+        if (
+            not self._window.ready
+            or len(self._publishing) >= self._max_publishing
+            or self._halted.is_set()
+            or self._stopping.is_set()
+            or self._leases.paused
+            or not self._leases.may_send()
+        ):
+            return False
+        timeout = self._publisher.delivery_timeout_seconds
+        if self._competing and self._clock() + timeout >= self._claims_valid_until:
+            self._halt(None)
+            return False
+        return True
+
+    async def _publish(self, batch: list[Item], epoch: int) -> None:
+        messages = [message for _row, message in batch]
+        guard_seconds = 2 * self._publisher.delivery_timeout_seconds + 1
+        outcomes: Sequence[Outcome]
+        try:
+            async with asyncio.timeout(guard_seconds):
+                outcomes = await self._publisher.publish(messages)
+        except TimeoutError:
+            outcomes = [Unreachable(f"no answer within {guard_seconds:g} s")] * len(batch)
+        except Exception as error:
+            logger.exception("the publisher failed in a way that it should not")
+            outcomes = [Unreachable(f"{type(error).__name__}: {error}")] * len(batch)
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            self._publishing.discard(task)
+        if epoch == self._epoch:
+            self._digest(batch, outcomes)
+        self._send_stirred.set()
+        self._feed_stirred.set()
+
+    def _digest(self, batch: list[Item], outcomes: Sequence[Outcome]) -> None:
+        """Sort what was delivered from what was not."""
+        if outcomes.count(DELIVERED) == len(batch):
+            delivered = batch
+        else:
+            delivered = self._digest_failures(batch, outcomes)
+        self._window.landed(delivered, len(delivered))
+        self._settlement.delivered.extend([row.seq for row, _message in delivered])
+        if any(row.attempts for row, _message in delivered):
+            self._unpark_at = 0.0
+        self.stats.published += len(delivered)
+        if delivered and not self._halted.is_set():
+            self._broker_outage.is_over()
+        self._results_are_in()
+
+    def _digest_failures(self, batch: list[Item], outcomes: Sequence[Outcome]) -> list[Item]:
+        delivered: list[Item] = []
+        came_back: list[int] = []
+        unreachable: str | None = None
+        for item, outcome in zip(batch, outcomes, strict=True):
+            if outcome is DELIVERED:
+                delivered.append(item)
+            elif isinstance(outcome, Refused):
+                self._refuse(item[0], outcome.reason, flying=True)
+            else:
+                came_back.append(item[0].seq)
+                if isinstance(outcome, Unreachable):
+                    unreachable = outcome.reason
+        self._window.come_back(len(came_back))
+        self._release(came_back)
+        if came_back or self._halts_at_failure:
+            self.stats.unreachable += unreachable is not None
+            self._halt(unreachable)
+        return delivered
+
+    def _refuse(self, row: Queued, reason: str, *, flying: bool) -> None:
+        waiting = self._window.refuse(row, flying=flying)
+        attempts = row.attempts + 1
+        delay = self.options.retry.delay_seconds(attempts, self._random)
+        blocks = self.options.on_dead == "block"
+        self._settlement.failures.append(Failure(row.seq, reason, delay, blocks))
+        self._settlement.parked.extend(waiting)
+        self._refused_keys.append(row.key)
+        self.stats.refused += 1
+        event = f"{row.event_type} {row.id} of {row.aggregate_type} {row.aggregate_id}"
+        if delay is None:
+            self.stats.dead += 1
+            logger.error("%s is dead after %d attempts: %s", event, attempts, reason)
+        else:
+            self.stats.retried += 1
+            logger.warning("%s refused, again in %.1f s: %s", event, delay, reason)
+
+    # --- settle ---------------------------------------------------------------------------
+
+    def _results_are_in(self) -> None:
+        if self._settlement:
+            self._settled.clear()
+            self._settle_stirred.set()
+
+    async def _settle(self) -> None:
+        outage = self._outage("database")
+        while True:
+            await self._settle_stirred.wait()
+            self._settle_stirred.clear()
+            while self._settlement:
+                settlement, self._settlement = self._settlement, Settlement()
+                keys, self._refused_keys = self._refused_keys, []
+                await self._write(settlement, keys, outage)
+            self._settled.set()
+
+    async def _write(self, settlement: Settlement, keys: list[Key], outage: Outage) -> None:
+        epoch = self._epoch
+        while True:
+            try:
+                await self._store.settle(self._leases.fence, settlement)
+            except StoreUnreachable as error:
+                await asyncio.sleep(outage.goes_on(error))
+            except LeaseLost:
+                self._give_up_all(epoch)
+            else:
+                outage.is_over()
+                break
+            if epoch != self._epoch:
+                return
+        if epoch == self._epoch:
+            self._window.settled(settlement.delivered)
+            self._window.settled([failure.seq for failure in settlement.failures], keys)
+            self._feed_stirred.set()
+
+    async def _all_settled(self) -> None:
+        await self._settled.wait()
+
+    # --- lease ----------------------------------------------------------------------------
+
+    async def _hold(self) -> None:
+        outage = self._outage("database")
+        while True:
+            self._hold_stirred.clear()
+            epoch = self._epoch
+            try:
+                kept = await self._renew()
+            except StoreUnreachable as error:
+                await asyncio.sleep(outage.goes_on(error))
+                continue
+            outage.is_over()
+            if kept:
+                self._feed_stirred.set()
+                self._send_stirred.set()
+                await self._stirred(self._hold_stirred, self._leases.renew_in_seconds)
+            else:
+                self._give_up_all(epoch)
+
+    async def _renew(self) -> bool:
+        if not self._leases.yielding:
+            return await self._leases.renew(self._window.buckets)
+        async with self._claim_lock:  # no bucket is given up while a claim may bring its events
+            return await self._leases.renew(self._window.buckets)
+
+    def _give_up_all(self, epoch: int) -> None:
+        """The lease is lost: another relay owns these keys now. Forget them, then join again."""
+        if epoch != self._epoch:
+            return
+        logger.warning("lease of %s lost: another relay took over", self.name)
+        self.stats.lease_lost += 1
+        self._epoch += 1
+        self._leases.lose()
+        self._window.clear()
+        self._settlement = Settlement()
+        self._refused_keys = []
+        self._settled.set()
+        self._halt(None)
+        self._hold_stirred.set()
+
+    # --- recover --------------------------------------------------------------------------
+
+    def _halt(self, unreachable: str | None) -> None:
+        """Send nothing more until what is at the broker has come back and is settled."""
+        self._halt_reason = unreachable or self._halt_reason
+        self._halted.set()
+
+    async def _recover(self) -> None:
+        while True:
+            await self._halted.wait()
+            while self._publishing:
+                await asyncio.wait(self._publishing)
+            await self._all_settled()
+            self._forget_unsent()
+            await self._all_settled()
+            reason, self._halt_reason = self._halt_reason, None
+            if reason is not None:
+                await self._pause(self._broker_outage.goes_on(reason))
+            try:
+                await self._publisher.recover()
+            except BrokerUnreachable as error:
+                self._halt_reason = str(error)
+                continue
+            self._halted.clear()
+            self._feed_stirred.set()
+            self._send_stirred.set()
+
+    def _forget_unsent(self) -> None:
+        """What was claimed and not sent is pending still, and will be claimed again."""
+        self._release(self._window.clear())
+
+    def _release(self, seqs: list[int]) -> None:
+        """In the competing strategy, what was claimed is marked so and has to be let go."""
+        if self._competing and seqs:
+            self._settlement.released.extend(seqs)
+            self._results_are_in()
+
+    # --- duties ---------------------------------------------------------------------------
+
+    async def _purge(self) -> None:
+        if self.options.retention_seconds is not None:
+            await purge_forever(
+                self._store, self.options.retention_seconds, lambda: self._leases.leads
+            )
+
+
+def _first(error: BaseException) -> BaseException:
+    """One error says it; a group of them is for programs."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
