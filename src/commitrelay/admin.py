@@ -1,0 +1,92 @@
+"""Admin: what operators ask of an outbox. The CLI calls it, and so may anything else; no SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from commitrelay.errors import CommitrelayError, ConfigError
+from commitrelay.kinds import duration
+from commitrelay.store import AdminStore, EventFilter, EventRecord, LaneStatus, State
+
+STATUSES = (*(state.name.lower() for state in State), "published", "discarded")
+MAX_LISTED = 1000
+
+
+class Admin:
+    """Questions and commands to one outbox: `async with Admin(store) as admin: …`."""
+
+    def __init__(self, store: AdminStore) -> None:
+        self._store = store
+
+    async def __aenter__(self) -> Self:
+        await self._store.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._store.close()
+
+    async def status(self) -> Sequence[LaneStatus]:
+        """Every lane at a glance."""
+        return await self._store.status()
+
+    async def events(
+        self, where: EventFilter, *, before_seq: int | None = None, limit: int = 50
+    ) -> Sequence[EventRecord]:
+        """Events, newest first, without payloads; `before_seq` is where the last page ended."""
+        if where.lane is not None:
+            await self._check_lane(where.lane)
+        return await self._store.list_events(
+            where, before_seq=before_seq, limit=min(limit, MAX_LISTED)
+        )
+
+    async def event(self, event_id: str) -> EventRecord:
+        """One event with its payload and its story in every lane."""
+        try:
+            event_id = str(UUID(event_id))
+        except ValueError:
+            raise ConfigError(
+                f"{event_id!r} is not an event id: it is a UUID, as `commitrelay list` shows it"
+            ) from None
+        found = await self._store.show_event(event_id)
+        if found is None:
+            raise CommitrelayError(
+                f"no event {event_id}: it was never committed here, or purged after its retention"
+            )
+        return found
+
+    async def _check_lane(self, name: str) -> None:
+        known = [status.lane for status in await self._store.status()]
+        if name not in known:
+            raise ConfigError(f"no lane {name!r}: there is {', '.join(known)}")
+
+
+async def initialise(store: AdminStore) -> Sequence[str]:
+    """Create or migrate the schema; the names of the migrations that were applied."""
+    try:
+        return await store.initialise()
+    finally:
+        await store.close()
+
+
+def breaches(
+    lanes: Sequence[LaneStatus], *, max_lag_seconds: float | None, max_dead: int | None
+) -> list[str]:
+    """What exceeds its threshold, one sentence each."""
+    found = []
+    for status in lanes:
+        lag = status.oldest_pending_seconds
+        if max_lag_seconds is not None and lag is not None and lag > max_lag_seconds:
+            limit = duration(max_lag_seconds)
+            found.append(f"lane {status.lane}: oldest event waits {lag:.0f}s, limit {limit}")
+        dead = sum(status.counts.get(state, 0) for state in ("dead", "skipped"))
+        if max_dead is not None and dead > max_dead:
+            found.append(f"lane {status.lane}: {dead} dead events, limit {max_dead}")
+    return found

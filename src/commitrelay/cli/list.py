@@ -1,0 +1,101 @@
+"""`commitrelay list`: events, newest first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from commitrelay.admin import MAX_LISTED, STATUSES, Admin
+from commitrelay.cli.command import JSON, OK, Command, Option, Request
+from commitrelay.cli.output import moment, print_json, table
+from commitrelay.cli.show import as_json
+from commitrelay.cli.style import DIM, Style
+from commitrelay.kinds import Choice, Integer, Text
+from commitrelay.store import EventFilter, EventRecord
+
+
+def run(request: Request) -> int:
+    limit = request.options["limit"]
+    # One more than asked for tells whether there is a next page.
+    found = list(asyncio.run(_events(request, limit + 1)))
+    events, more = found[:limit], len(found) > limit
+    next_before = events[-1].seq if more else None
+    if request.json:
+        print_json({"events": [as_json(event) for event in events], "next_before": next_before})
+    elif not events:
+        print("No events.")
+    else:
+        print(_text(events))
+        if next_before is not None:
+            print(Style()(f"More: --before {next_before}", DIM))
+    return OK
+
+
+async def _events(request: Request, limit: int) -> Sequence[EventRecord]:
+    options = request.options
+    kind, _, identifier = (options["aggregate"] or "").partition("/")
+    where = EventFilter(
+        status=options["status"],
+        aggregate_type=kind or None,
+        aggregate_id=identifier or None,
+        event_type=options["type"],
+        lane=options["lane"],
+    )
+    async with Admin(request.database()) as admin:
+        return await admin.events(where, before_seq=options["before"], limit=limit)
+
+
+def _text(events: Sequence[EventRecord]) -> str:
+    several = len({story.lane for event in events for story in event.deliveries}) > 1
+    rows = [
+        (
+            str(event.seq),
+            event.id,
+            moment(event.created_at),
+            ", ".join(
+                f"{story.lane}: {story.status}" if several else story.status
+                for story in event.deliveries
+            )
+            or "–",
+            event.event_type,
+            f"{event.aggregate_type}/{event.aggregate_id}",
+        )
+        for event in events
+    ]
+    return table(("seq", "id", "added", "status", "type", "aggregate"), rows)
+
+
+COMMAND = Command(
+    name="list",
+    summary="List events, newest first.",
+    description="""
+        Lists events of the log with where they stand. Filters combine; a page ends with what to
+        pass to --before for the next one.
+    """,
+    run=run,
+    options=(
+        Option("--status", "Only events in this state.", Choice(STATUSES, "STATE"), group="Filter"),
+        Option("--type", "Only events of this type.", Text("NAME"), group="Filter"),
+        Option(
+            "--aggregate",
+            "Only events of this aggregate type, or of one aggregate.",
+            Text("TYPE[/ID]"),
+            group="Filter",
+        ),
+        Option("--lane", "Only events of this lane.", Text("NAME"), group="Filter"),
+        Option(
+            "--limit",
+            "Events on a page.",
+            Integer(1, MAX_LISTED - 1),
+            default=50,
+            group="Page",
+        ),
+        Option("--before", "Only events older than this seq.", Integer(1, 2**62), group="Page"),
+        JSON,
+    ),
+    examples=(
+        ("what is stuck", "commitrelay list --status dead"),
+        ("the story of one order", "commitrelay list --aggregate Order/42"),
+    ),
+    usage="--database URL",
+)

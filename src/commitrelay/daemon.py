@@ -1,0 +1,224 @@
+"""Daemon: one process that relays every lane of its settings until it is told to stop.
+
+The first SIGTERM or SIGINT lets each relay finish what is at its broker and settle it; the second
+one cancels. A lane that the settings file declares is created if the database lacks it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Literal, TypeVar
+
+from commitrelay import registry
+from commitrelay.errors import ConfigError, StoreUnreachable
+from commitrelay.format import Plain
+from commitrelay.relay import Relay, RelayOptions
+from commitrelay.retry import Backoff, RetryPolicy
+from commitrelay.route import Route
+from commitrelay.settings import LaneSettings, Settings
+from commitrelay.urls import redact
+
+logger = logging.getLogger("commitrelay.daemon")
+
+Until = Literal["stopped", "once", "drained"]
+COUNTERS = ("published", "refused", "unreachable", "retried", "dead", "lease_lost")
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a daemon did in its life, over all its lanes."""
+
+    counts: dict[str, int]
+    cancelled: bool
+
+
+class Daemon:
+    """The relays of one process. Made from settings alone; nothing is connected before `run`."""
+
+    def __init__(self, settings: Settings, *, until: Until = "stopped") -> None:
+        self._settings = settings
+        self._lanes = settings.lanes()
+        self._relays = [
+            _relay(lane, until, purges=number == 0) for number, lane in enumerate(self._lanes)
+        ]
+        self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._running: list[Relay] = []
+        self._cancelled = False
+
+    def stop(self) -> None:
+        """Ask once to stop gracefully; ask again to cancel."""
+        if self._stopping.is_set():
+            logger.warning("stopping at once: events in flight may be delivered again later")
+            self._cancelled = True
+            for task in self._tasks:
+                task.cancel()
+            return
+        logger.info("stopping: finishing what is in flight; signal again to cancel")
+        self._stop_relays()
+
+    async def run(self) -> Totals:
+        """Relay until stopped or, for jobs, until done; the first failure stops every lane."""
+        self._log_start()
+        self._tasks = [
+            asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")
+            for lane, relay in zip(self._lanes, self._relays, strict=True)
+        ]
+        with _signals(self.stop):
+            await self._finish()
+        totals = self._totals()
+        logger.info("relay stopped", extra=totals.counts)
+        return totals
+
+    async def _finish(self) -> None:
+        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        self._stop_relays()
+        results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _run_lane(self, lane: LaneSettings, relay: Relay) -> None:
+        if lane.declared:
+            await self._ensure(lane)
+        if not self._stopping.is_set():
+            self._running.append(relay)
+            await relay.run()
+
+    def _stop_relays(self) -> None:
+        self._stopping.set()
+        for relay in self._running:
+            relay.stop()
+
+    async def _ensure(self, lane: LaneSettings) -> None:
+        """Create the lane if need be; while the database does not answer, wait."""
+        backoff = Backoff(Random(), first_seconds=0.2, most_seconds=10.0)  # noqa: S311
+        told = False
+        while not self._stopping.is_set():
+            try:
+                await _create_missing(lane)
+            except StoreUnreachable as error:
+                if not told:
+                    logger.warning("%s; waiting for the database", error)
+                    told = True
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), backoff.seconds())
+            else:
+                return
+
+    def _log_start(self) -> None:
+        about = {
+            "database": redact(self._settings.required("database")),
+            "lanes": ", ".join(_described(lane) for lane in self._lanes),
+            "strategy": ", ".join(dict.fromkeys(lane.settings.strategy for lane in self._lanes)),
+        }
+        logger.info("relay started", extra=about)
+
+    def _totals(self) -> Totals:
+        counts = {
+            name: sum(getattr(relay.stats, name) for relay in self._relays) for name in COUNTERS
+        }
+        return Totals(counts, self._cancelled)
+
+
+def start(settings: Settings, *, until: Until = "stopped") -> Totals:
+    """Run a daemon to its end, on uvloop where it is installed."""
+
+    async def main() -> Totals:
+        return await Daemon(settings, until=until).run()
+
+    return run_async(main())
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run`, on the fastest event loop there is."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(work)
+
+
+def relay_options(lane: LaneSettings, until: Until, *, purges: bool) -> RelayOptions:
+    """The settings of a lane in the engine's terms."""
+    chosen = lane.settings
+    return RelayOptions(
+        lane=lane.name,
+        strategy=chosen.strategy,
+        order=chosen.order,
+        on_dead=chosen.on_dead,
+        retry=RetryPolicy(delays_seconds=chosen.retry_delays, jitter=chosen.retry_jitter),
+        batch_size=chosen.batch_size,
+        window=chosen.window,
+        poll_seconds=chosen.poll,
+        lease_seconds=chosen.lease,
+        until=until,
+        retention_seconds=chosen.retention if purges else None,
+    )
+
+
+def _relay(lane: LaneSettings, until: Until, *, purges: bool) -> Relay:
+    chosen = lane.settings
+    # What [routes] does not name goes where `topic` says.
+    route = Route({"*": chosen.topic, **chosen.routes})
+    return Relay(
+        _database(lane),
+        registry.publisher(chosen.required("publish"), chosen.publisher_options()),
+        relay_options(lane, until, purges=purges),
+        compose=Plain(route),
+        name=chosen.relay_name,
+    )
+
+
+def _database(lane: LaneSettings) -> registry.Database:
+    chosen = lane.settings
+    return registry.database(
+        chosen.required("database"), chosen.names, chosen.options.get("store", {})
+    )
+
+
+async def _create_missing(lane: LaneSettings) -> None:
+    store = _database(lane)
+    await store.open()
+    try:
+        await store.lane(lane.name)
+    except ConfigError:
+        await store.add_lane(
+            lane.name, aggregate_types=lane.aggregate_types, event_types=lane.event_types
+        )
+        logger.info("created lane %s: it gets what is added from now on", lane.name)
+    finally:
+        await store.close()
+
+
+def _described(lane: LaneSettings) -> str:
+    return f"{lane.name} → {redact(lane.settings.required('publish'))}"
+
+
+class _signals:  # noqa: N801
+    """While it is open, SIGTERM and SIGINT call `handle` in the running loop."""
+
+    def __init__(self, handle: Callable[[], None]) -> None:
+        self._handle = handle
+
+    def __enter__(self) -> None:
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._handle)
+
+    def __exit__(self, *_: object) -> None:
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

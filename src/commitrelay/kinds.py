@@ -1,0 +1,169 @@
+"""Kinds of setting: how a value is written, in a file and on a command line, and read back.
+
+`parse` takes the text of a flag or variable, or the value of a TOML key. It raises `ValueError`
+with the rest of a sentence that starts with the name of the setting.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Protocol
+
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h|d)")
+NEVER = "never"
+
+
+class Kind(Protocol):
+    @property
+    def metavar(self) -> str: ...
+
+    def parse(self, value: object) -> Any: ...
+
+    def show(self, value: Any) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    metavar: str = "TEXT"
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError(f"must be a string, not {_described(value)}")
+        if not value:
+            raise ValueError("is empty")
+        return value
+
+    def show(self, value: str) -> str:
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    options: tuple[str, ...]
+    metavar: str = "CHOICE"
+
+    def parse(self, value: object) -> str:
+        if value not in self.options or not isinstance(value, str):
+            listed = ", ".join(self.options)
+            raise ValueError(f"must be one of {listed}, not {value!r}{hint(value, self.options)}")
+        return value
+
+    def show(self, value: str) -> str:
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    minimum: int = 0
+    maximum: int = 2**31
+    metavar: str = "N"
+
+    def parse(self, value: object) -> int:
+        if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,12}", value):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"must be a whole number, not {_described(value)}")
+        if not self.minimum <= value <= self.maximum:
+            raise ValueError(f"must be between {self.minimum} and {self.maximum}, not {value}")
+        return value
+
+    def show(self, value: int) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    minimum: float = 0.0
+    maximum: float = 1.0
+    metavar: str = "NUMBER"
+
+    def parse(self, value: object) -> float:
+        try:
+            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+                raise ValueError
+            number = float(value)
+        except ValueError:
+            raise ValueError(f"must be a number, not {_described(value)}") from None
+        if not math.isfinite(number) or not self.minimum <= number <= self.maximum:
+            raise ValueError(f"must be between {self.minimum:g} and {self.maximum:g}, not {value}")
+        return number
+
+    def show(self, value: float) -> str:
+        return f"{value:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """Seconds, written with a unit: 500ms, 30s, 5m, 12h, 7d; `never` is None where allowed."""
+
+    never: bool = False
+    minimum: float = 0.0
+    metavar: str = "DURATION"
+
+    def parse(self, value: object) -> float | None:
+        if self.never and value == NEVER:
+            return None
+        text = str(value) if isinstance(value, (str, int, float)) else ""
+        match = _DURATION.fullmatch(text.strip())
+        if match is None or isinstance(value, bool):
+            raise ValueError(self._complaint(value, text))
+        seconds = float(match["number"]) * _UNIT_SECONDS[match["unit"]]
+        if seconds < self.minimum:
+            raise ValueError(f"must be at least {duration(self.minimum)}, not {value}")
+        return seconds
+
+    def show(self, value: float | None) -> str:
+        return NEVER if value is None else duration(value)
+
+    def _complaint(self, value: object, text: str) -> str:
+        if re.fullmatch(r"\d+(\.\d+)?", text.strip()) and not isinstance(value, bool):
+            return f"has no unit: write {text.strip()}s for seconds, or use ms, m, h or d"
+        examples = "500ms, 30s, 5m or 7d" + (f", or {NEVER}" if self.never else "")
+        return f"must be a duration such as {examples}, not {_described(value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Several values: separated by commas in text, an array in TOML."""
+
+    item: Kind
+    metavar: str = "A,B,…"
+
+    def parse(self, value: object) -> tuple[Any, ...]:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        if not isinstance(value, list):
+            raise ValueError(f"must be a list, not {_described(value)}")
+        return tuple(self.item.parse(part) for part in value)
+
+    def show(self, value: tuple[Any, ...]) -> str:
+        return ",".join(self.item.show(part) for part in value)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the largest unit that keeps them a whole number: 300 is 5m, 0.5 is 500ms."""
+    if seconds == 0:
+        return "0s"
+    for unit in ("d", "h", "m", "s", "ms"):
+        count = seconds / _UNIT_SECONDS[unit]
+        if count >= 1 and math.isclose(count, round(count), rel_tol=1e-9):
+            return f"{round(count)}{unit}"
+    return f"{seconds:g}s"
+
+
+def hint(wrong: object, known: tuple[str, ...] | list[str]) -> str:
+    """' (did you mean x?)' if something known looks like it, else nothing."""
+    close = get_close_matches(str(wrong), known, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _described(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return repr(value)
+    return "a table" if isinstance(value, dict) else f"a {type(value).__name__}"

@@ -1,0 +1,56 @@
+"""Registry: URL scheme -> adapter, imported only when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Protocol, cast
+
+from commitrelay.errors import ConfigError
+from commitrelay.kinds import hint
+from commitrelay.publisher import Publisher
+from commitrelay.sql import Names
+from commitrelay.store import AdminStore, Store
+from commitrelay.urls import redact, scheme_of
+
+DIALECTS = {"postgresql": "postgres", "postgres": "postgres", "sqlite": "sqlite"}
+PUBLISHERS = {"kafka": "kafka", "file": "file", "stdout": "stdout"}
+PLANNED_DATABASES = ("mysql", "mariadb")
+PLANNED_PUBLISHERS = ("amqp", "amqps", "nats", "redis", "rediss", "http", "https", "sqs")
+
+
+class Database(Store, AdminStore, Protocol):
+    """What a database adapter is: the relay's port and the operators' port in one."""
+
+
+def dialect_of(url: str) -> str:
+    """The folder under stores/ that serves a database URL."""
+    return _adapter(url, DIALECTS, PLANNED_DATABASES, "database")
+
+
+def database(url: str, names: Names, options: Mapping[str, str] | None = None) -> Database:
+    """The database adapter for a URL; nothing is connected yet."""
+    module = import_module(f"commitrelay.stores.{dialect_of(url)}.store")
+    return cast(Database, module.from_url(url, names, dict(options or {})))
+
+
+def publisher(url: str, options: Mapping[str, str] | None = None) -> Publisher:
+    """The publisher for a URL; nothing is connected yet."""
+    name = _adapter(url, PUBLISHERS, PLANNED_PUBLISHERS, "publish")
+    module = import_module(f"commitrelay.publishers.{name}")
+    return cast(Publisher, module.from_url(url, dict(options or {})))
+
+
+def _adapter(url: str, known: Mapping[str, str], planned: tuple[str, ...], noun: str) -> str:
+    scheme = scheme_of(url)
+    if scheme in known:
+        return known[scheme]
+    listed = ", ".join(f"{name}:" if name == "stdout" else f"{name}://" for name in known)
+    if scheme in planned:
+        raise ConfigError(
+            f"{noun} URL {redact(url)!r}: {scheme}:// is not supported yet; use one of {listed}"
+        )
+    raise ConfigError(
+        f"{noun} URL {redact(url)!r} has the unknown scheme {scheme!r}"
+        f"{hint(scheme, list(known))}: use one of {listed}"
+    )

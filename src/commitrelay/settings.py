@@ -1,0 +1,299 @@
+"""Settings: each declared once, read once, from flags, environment, commitrelay.toml, defaults.
+
+The first source that has a value wins, in that order. A declaration below is all there is to a
+setting: its name is the TOML key, ``COMMITRELAY_<NAME>`` is the variable, ``--name`` is the flag
+of the commands that take it, and its help is what ``--help`` and the reference page show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from commitrelay.errors import ConfigError
+from commitrelay.kinds import Choice, Duration, Integer, Kind, Listing, Number, Text, hint
+from commitrelay.sql import Names
+from commitrelay.urls import scheme_of
+
+DEFAULT_FILE = "commitrelay.toml"
+CONFIG_VARIABLE = "COMMITRELAY_CONFIG"
+DEFAULT_LANE = "default"
+
+EVERY = ("init", "sql", "run", "status", "list", "show")
+OPTION_TABLES = {
+    "publisher": "options of the publisher, whichever it is",
+    "kafka": "options of the Kafka client, by librdkafka's names",
+    "file": "options of the file publisher",
+    "stdout": "options of the stdout publisher",
+    "store": "options of the database adapter",
+}
+"""TOML tables whose keys are passed on as they are; a dotted key needs no quotes."""
+
+LANE_KEYS = {
+    "name": "the lane's name (required)",
+    "aggregate_types": "the lane gets only events of these aggregate types",
+    "event_types": "the lane gets only events of these types",
+    "routes": "the lane's own [routes]",
+    "publisher": "the lane's own [publisher] options, on top of the shared ones",
+}
+"""Keys of a [[lanes]] entry beside the settings that a lane may override."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What is known about one setting, apart from its value."""
+
+    name: str
+    default: Any
+    help: str
+    kind: Kind
+    group: str
+    commands: tuple[str, ...]
+    per_lane: bool
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return "COMMITRELAY_" + self.name.upper()
+
+    @property
+    def default_text(self) -> str:
+        """The default as one would write it, or nothing if there is none."""
+        return "" if self.default in ((), "") else self._shown_default()
+
+    def _shown_default(self) -> str:
+        if self.default is None and not (isinstance(self.kind, Duration) and self.kind.never):
+            return ""
+        return self.kind.show(self.default)
+
+
+def setting(
+    default: Any,
+    help: str,
+    kind: Kind,
+    *,
+    group: str,
+    commands: tuple[str, ...] = ("run",),
+    per_lane: bool = False,
+) -> Any:
+    about = {"help": help, "kind": kind, "group": group, "commands": commands}
+    return field(default=default, metadata={**about, "per_lane": per_lane})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of one process."""
+
+    database: str | None = setting(
+        None,
+        "Database with the outbox: postgresql://user@host/db or sqlite:///file.db.",
+        Text("URL"),
+        group="Database",
+        commands=EVERY,
+    )
+    schema: str | None = setting(
+        None,
+        "Schema that holds the outbox tables (PostgreSQL); default: the connection's own.",
+        Text("NAME"),
+        group="Database",
+        commands=EVERY,
+    )
+    table_prefix: str = setting(
+        "outbox",
+        "What the names of the outbox tables start with.",
+        Text("NAME"),
+        group="Database",
+        commands=EVERY,
+    )
+    publish: str | None = setting(
+        None,
+        "Where events go: kafka://host:9092, file:///directory or stdout:.",
+        Text("URL"),
+        group="Broker",
+        per_lane=True,
+    )
+    topic: str = setting(
+        "{aggregate_type|lower}.events",
+        "Topic of an event, as a template over its fields.",
+        Text("TEMPLATE"),
+        group="Broker",
+        per_lane=True,
+    )
+    lane: tuple[str, ...] = setting(
+        (),
+        "Lanes to run; default: all [[lanes]] of the file, or the lane named default.",
+        Listing(Text("NAME"), "NAME,…"),
+        group="Delivery",
+    )
+    strategy: Literal["partitioned", "leader", "competing"] = setting(
+        "partitioned",
+        "How relays share the work: partitioned (keys are spread over all of them), leader (one "
+        "works, the others stand by) or competing (each takes what is free; PostgreSQL).",
+        Choice(("partitioned", "leader", "competing")),
+        group="Delivery",
+        per_lane=True,
+    )
+    order: Literal["strict", "relaxed"] = setting(
+        "strict",
+        "strict: an event never overtakes an earlier one of its aggregate, also after a failure; "
+        "relaxed: faster on brokers that need a round trip for that.",
+        Choice(("strict", "relaxed")),
+        group="Delivery",
+        per_lane=True,
+    )
+    on_dead: Literal["block", "skip"] = setting(
+        "block",
+        "When an event is out of attempts: block the later events of its aggregate, or skip it.",
+        Choice(("block", "skip")),
+        group="Delivery",
+        per_lane=True,
+    )
+    retry_delays: tuple[float, ...] = setting(
+        (1.0, 5.0, 30.0, 120.0),
+        "Waits between the attempts at an event that the broker refuses; then it is dead.",
+        Listing(Duration(), "1s,5s,…"),
+        group="Delivery",
+        per_lane=True,
+    )
+    retry_jitter: float = setting(
+        0.2,
+        "Each wait grows by up to this fraction, at random, so that retries spread out.",
+        Number(0.0, 1.0),
+        group="Delivery",
+        per_lane=True,
+    )
+    batch_size: int = setting(
+        1000,
+        "Events that are read from the database at a time.",
+        Integer(1, 100_000),
+        group="Pace",
+        per_lane=True,
+    )
+    window: int = setting(
+        8,
+        "Batches that may be on their way at the same time.",
+        Integer(1, 1000),
+        group="Pace",
+        per_lane=True,
+    )
+    poll: float = setting(
+        0.1,
+        "Longest time for which a committed event is left unnoticed.",
+        Duration(minimum=0.001),
+        group="Pace",
+        per_lane=True,
+    )
+    lease: float = setting(
+        30.0,
+        "Time after which others take over from a relay that has died.",
+        Duration(minimum=0.1),
+        group="Pace",
+        per_lane=True,
+    )
+    retention: float | None = setting(
+        7 * 86400.0,
+        "Delivered events are deleted at this age, or never.",
+        Duration(never=True),
+        group="Pace",
+    )
+    relay_name: str | None = setting(
+        None,
+        "Name of this relay in leases and journal; default: made from host and process id.",
+        Text("NAME"),
+        group="Pace",
+    )
+    log_level: str = setting(
+        "info",
+        "Least important messages to log (to stderr).",
+        Choice(("debug", "info", "warning", "error"), "LEVEL"),
+        group="Log",
+    )
+    log_format: str = setting(
+        "auto",
+        "text, json (one object per line), or auto: text on a terminal, json elsewhere.",
+        Choice(("auto", "text", "json"), "FORMAT"),
+        group="Log",
+    )
+    # What only the file can say.
+    routes: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    lane_entries: tuple[LaneEntry, ...] = ()
+
+    @property
+    def names(self) -> Names:
+        return Names(self.schema, self.table_prefix)
+
+    def required(self, name: str) -> str:
+        """The value of a setting that has no default; `ConfigError` tells how to give it."""
+        value = getattr(self, name)
+        if value is None:
+            by_name = declaration(name)
+            raise ConfigError(
+                f"no {name} URL: pass {by_name.flag}, set {by_name.variable}, "
+                f'or put {name} = "…" into {DEFAULT_FILE}'
+            )
+        return str(value)
+
+    def publisher_options(self) -> dict[str, str]:
+        """What [publisher] and the table of the publisher's own scheme say."""
+        scheme = scheme_of(self.required("publish"))
+        return {**self.options.get("publisher", {}), **self.options.get(scheme, {})}
+
+    def lanes(self) -> list[LaneSettings]:
+        """The lanes to run, each with all settings as they apply to it."""
+        entries = {entry.name: entry for entry in self.lane_entries}
+        names = self.lane or tuple(entries) or (DEFAULT_LANE,)
+        if not entries:
+            return [LaneSettings(name, self) for name in dict.fromkeys(names)]
+        for name in names:
+            if name not in entries:
+                raise ConfigError(
+                    f"lane {name!r} is not among the [[lanes]] of the settings file: "
+                    f"{', '.join(entries)}{hint(name, list(entries))}"
+                )
+        return [entries[name].applied_to(self) for name in dict.fromkeys(names)]
+
+
+@dataclass(frozen=True)
+class LaneSettings:
+    """One lane to run. A lane that the file declares is created if the database lacks it."""
+
+    name: str
+    settings: Settings
+    declared: bool = False
+    aggregate_types: tuple[str, ...] | None = None
+    event_types: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class LaneEntry:
+    """One [[lanes]] entry: its filter, and what it says differently from the rest."""
+
+    name: str
+    aggregate_types: tuple[str, ...] | None = None
+    event_types: tuple[str, ...] | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    publisher: Mapping[str, str] = field(default_factory=dict)
+
+    def applied_to(self, settings: Settings) -> LaneSettings:
+        shared = settings.options
+        own = {**shared.get("publisher", {}), **self.publisher}
+        merged = replace(settings, **self.overrides, options={**shared, "publisher": own})
+        return LaneSettings(self.name, merged, True, self.aggregate_types, self.event_types)
+
+
+def _declared() -> Iterator[Declaration]:
+    for item in fields(Settings):
+        if item.metadata:
+            yield Declaration(item.name, item.default, **item.metadata)
+
+
+DECLARATIONS: tuple[Declaration, ...] = tuple(_declared())
+
+
+def declaration(name: str) -> Declaration:
+    return next(item for item in DECLARATIONS if item.name == name)
