@@ -13,16 +13,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from importlib.resources import files
+from pathlib import Path
 
 from commitrelay.errors import ConfigError
 
 QUERY_FILES = ("queries.sql", "add.sql")
 """What the relay runs, and what the application runs."""
 
+_STORES = Path(__file__).with_name("stores")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _HEADING = re.compile(r"^-- (?P<name>[a-z][a-z0-9_]*): ", re.MULTILINE)
-_TABLE = re.compile(r"@(?P<noun>[a-z][a-z_]*)")
+_TABLE = re.compile(r"(?P<sign>@@?)(?P<noun>[a-z][a-z_]*)")
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,12 @@ class Names:
         return name if self.schema is None else f'"{self.schema}".{name}'
 
     def fill(self, text: str) -> str:
-        """Replace every `@noun` of `text`."""
-        return _TABLE.sub(lambda match: self.qualified(match["noun"]), text)
+        """Replace every `@noun` of `text`; `@@noun` stays unqualified, as names of indexes must."""
+        return _TABLE.sub(self._filled, text)
+
+    def _filled(self, match: re.Match[str]) -> str:
+        noun = match["noun"]
+        return self.qualified(noun) if match["sign"] == "@" else f'"{self.bare(noun)}"'
 
     @cached_property
     def key(self) -> str:
@@ -61,14 +66,14 @@ class Names:
 
 def read(dialect: str, path: str) -> str:
     """The text of a file that ships with a dialect's store."""
-    return files("commitrelay.stores").joinpath(dialect, path).read_text("utf-8")
+    return _STORES.joinpath(dialect, path).read_text("utf-8")
 
 
 @lru_cache(maxsize=32)
 def queries(dialect: str, names: Names) -> dict[str, str]:
     """All named queries of a dialect for one outbox."""
-    folder = files("commitrelay.stores").joinpath(dialect)
-    text = "\n".join(read(dialect, name) for name in QUERY_FILES if folder.joinpath(name).is_file())
+    existing = (name for name in QUERY_FILES if _STORES.joinpath(dialect, name).is_file())
+    text = "\n".join(read(dialect, name) for name in existing)
     headings = list(_HEADING.finditer(text))
     ends = [*(heading.start() for heading in headings[1:]), len(text)]
     result: dict[str, str] = {}
