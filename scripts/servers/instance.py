@@ -43,7 +43,6 @@ class Instance:
             raise Failed(f"no server {name!r}: there are {', '.join(servers)}, and e.g. kafka@mine")
         self.name = name
         self.server = servers[kind]
-        self.user = server_user() if self.server.unprivileged else None
         self.directory = SERVICES / name
         self.log = self.directory / "log"
         self._state_file = self.directory / "state.json"
@@ -63,6 +62,12 @@ class Instance:
     @property
     def data(self) -> Path:
         return self.home / "data"
+
+    @property
+    def user(self) -> str | None:
+        """The account that owns the data, where it is not ours."""
+        user: str | None = self.state["user"]
+        return user
 
     @property
     def ports(self) -> dict[str, int]:
@@ -143,14 +148,15 @@ class Instance:
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         home = self.directory
-        if not can_use(home, self.user):  # such as a clone in root's home
+        user = server_user() if self.server.unprivileged else None
+        if not can_use(home, user):  # such as a clone in root's home
             home = Path(tempfile.mkdtemp(prefix=f"commitrelay-{self.name}-"))
             home.chmod(0o755)
-        self._remember(home=str(home), ports=self._new_ports())
+        self._remember(home=str(home), user=user, ports=self._new_ports())
         try:
             self.data.mkdir(mode=0o700)
-            if self.user is not None:
-                shutil.chown(self.data, self.user, primary_group(self.user))
+            if user is not None:
+                shutil.chown(self.data, user, primary_group(user))
             self.server.create(self)
         except BaseException:
             shutil.rmtree(home, ignore_errors=True)

