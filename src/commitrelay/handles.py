@@ -32,9 +32,8 @@ _LEGACY_TRANSACTION_CONTROL = -1  # sqlite3's word for "isolation_level decides"
 
 
 def psycopg_connection(connection: Any, statements: Statements) -> int:
-    _require_psycopg_transaction(connection)
     if connection.pgconn.pipeline_status:
-        # Results come late in a pipeline; a nested one ends with all of them received.
+        # Answers come late in a pipeline: a nested one begins and ends with all of them received.
         with connection.pipeline():
             cursor = _psycopg_execute(connection, statements)
     else:
@@ -43,7 +42,6 @@ def psycopg_connection(connection: Any, statements: Statements) -> int:
 
 
 async def psycopg_async_connection(connection: Any, statements: Statements) -> int:
-    _require_psycopg_transaction(connection)
     if connection.pgconn.pipeline_status:
         async with connection.pipeline():
             cursor = await _psycopg_execute_async(connection, statements)
@@ -53,6 +51,7 @@ async def psycopg_async_connection(connection: Any, statements: Statements) -> i
 
 
 def _psycopg_execute(connection: Any, statements: Statements) -> Any:
+    _require_psycopg_transaction(connection)
     cursor = None
     for text, parameters in statements("postgres", _psycopg_style(connection.cursor_factory)):
         cursor = connection.execute(text, parameters)
@@ -60,6 +59,7 @@ def _psycopg_execute(connection: Any, statements: Statements) -> Any:
 
 
 async def _psycopg_execute_async(connection: Any, statements: Statements) -> Any:
+    _require_psycopg_transaction(connection)
     cursor = None
     for text, parameters in statements("postgres", _psycopg_style(connection.cursor_factory)):
         cursor = await connection.execute(text, parameters)
@@ -289,51 +289,51 @@ _NEARLY = {
 
 def write_on(handle: object) -> Write:
     """The function that writes on this handle; `InvalidHandle` if there is none."""
-    cls: type[Any] = type(handle)
-    write = _find_sync(cls)
+    classes = type(handle).__mro__
+    write = _find_sync(classes)
     if write is not None:
         return write
-    if _find_async(cls) is not None:
+    if _find_async(classes) is not None:
         raise InvalidHandle(
-            f"add() cannot wait for {_described(cls)}, which is asynchronous: "
-            "use `await outbox.add_async(…)` with it"
+            f"add() cannot wait for {_described(type(handle))}, "
+            "which is asynchronous: use `await outbox.add_async(…)` with it"
         )
-    raise _unknown("add", cls, _SYNC_HANDLES)
+    raise _unknown("add", type(handle), _SYNC_HANDLES)
 
 
 def write_on_async(handle: object) -> WriteAsync:
     """The coroutine function that writes on this handle; `InvalidHandle` if there is none."""
-    cls: type[Any] = type(handle)
-    write = _find_async(cls)
+    classes = type(handle).__mro__
+    write = _find_async(classes)
     if write is not None:
         return write
-    if _find_sync(cls) is not None:
+    if _find_sync(classes) is not None:
         raise InvalidHandle(
-            f"add_async() would block the event loop with {_described(cls)}, which is synchronous: "
-            "use `outbox.add(…)` with it"
+            f"add_async() would block the event loop on {_described(type(handle))}, "
+            "which is synchronous: use `outbox.add(…)` with it"
         )
-    raise _unknown("add_async", cls, _ASYNC_HANDLES)
+    raise _unknown("add_async", type(handle), _ASYNC_HANDLES)
 
 
 @lru_cache(maxsize=256)
-def _find_sync(cls: type[Any]) -> Write | None:
-    return next((SYNC[name] for name in _names(cls) if name in SYNC), None)
+def _find_sync(classes: tuple[type, ...]) -> Write | None:
+    return next((SYNC[name] for name in map(_name, classes) if name in SYNC), None)
 
 
 @lru_cache(maxsize=256)
-def _find_async(cls: type[Any]) -> WriteAsync | None:
-    return next((ASYNC[name] for name in _names(cls) if name in ASYNC), None)
+def _find_async(classes: tuple[type, ...]) -> WriteAsync | None:
+    return next((ASYNC[name] for name in map(_name, classes) if name in ASYNC), None)
 
 
-def _names(cls: type[Any]) -> list[tuple[str, str]]:
-    return [(base.__module__.partition(".")[0], base.__name__) for base in cls.__mro__]
+def _name(cls: type) -> tuple[str, str]:
+    return cls.__module__.partition(".")[0], cls.__name__
 
 
-def _described(cls: type[Any]) -> str:
-    return f"{cls.__module__.partition('.')[0]}'s {cls.__name__}"
+def _described(cls: type) -> str:
+    return "{}'s {}".format(*_name(cls))
 
 
-def _unknown(method: str, cls: type[Any], known: str) -> InvalidHandle:
+def _unknown(method: str, cls: type, known: str) -> InvalidHandle:
     what = cls.__name__ if cls.__module__ == "builtins" else _described(cls)
     name = cls.__name__.lower()
     hint = next((text for part, text in _NEARLY.items() if part in name), None)
