@@ -1,7 +1,7 @@
 # A fresh Debian machine with git, make and Python 3.11 needs nothing else.
 BIN      := .venv/bin
 SERVICES := $(BIN)/python scripts/services
-PYTHONS  := . scripts/services scripts/bench
+PYTHONS  := . scripts/services
 
 .PHONY: help demo test test-fast lint format bench services services-down venv clean
 
@@ -14,22 +14,22 @@ demo: .venv/demo ## watch an order service and its relay on SQLite and files
 test: lint services ## everything, on real servers
 	@$(BIN)/pytest -n auto --dist worksteal
 
-test-fast: .venv/dev ## what needs no server, in seconds
-	@$(BIN)/pytest -n auto tests/unit tests/properties
+test-fast: .venv/dev ## what needs no server
+	@$(BIN)/pytest -n auto --dist worksteal -m 'not servers'
 
 lint: .venv/dev ## style, types and the direction of imports
 	@$(BIN)/ruff check $(PYTHONS)
 	@$(BIN)/ruff format --check $(PYTHONS)
 	@$(BIN)/mypy
 	@MYPYPATH=scripts $(BIN)/mypy --explicit-package-bases scripts/servers scripts/services
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: .venv/dev ## rewrite in the house style
 	@$(BIN)/ruff check --fix $(PYTHONS)
 	@$(BIN)/ruff format $(PYTHONS)
 
 bench: .venv/dev ## measure the speed, on servers of its own
-	@$(BIN)/python scripts/bench
+	@$(BIN)/python benchmarks/throughput.py
 
 services: .venv/dev ## start PostgreSQL and Kafka for this clone, installing what is missing
 	@$(SERVICES) up

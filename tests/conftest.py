@@ -16,6 +16,20 @@ POSTGRES_URL = services.url_of("postgres")
 KAFKA_URL = services.url_of("kafka")
 
 
+SERVER_FIXTURES = {"postgres_url", "kafka_bootstrap", "real_kafka", "dedicated_server"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "servers: needs a real server; set by asking for one")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest applies -m
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if SERVER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("servers")
+
+
 def give_up(reason: str) -> NoReturn:
     """A missing server is a skip on a laptop and a failure in CI."""
     if IN_CI:

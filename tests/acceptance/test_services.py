@@ -17,6 +17,8 @@ import pytest
 
 from tests.support.services import SCRIPT
 
+pytestmark = pytest.mark.servers
+
 
 class Clone:
     """The script in a directory of its own, as in another clone of the repository."""

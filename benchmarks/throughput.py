@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs the demo's workload at full speed and prints one line per pair of store and publisher.
 
 PostgreSQL and Kafka run as instances of their own; PostgreSQL with fsync, as in production.
@@ -13,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 SECONDS = "15"
-SERVICES = [sys.executable, str(Path(__file__).with_name("services"))]
+SERVICES = [sys.executable, str(Path(__file__).parents[1] / "scripts" / "services")]
 COMMITRELAY = str(Path(sys.executable).with_name("commitrelay"))
 
 
