@@ -48,7 +48,7 @@ class Daemon:
         self._settings = settings
         self._lanes = settings.lanes()
         self._relays = [
-            _relay(lane, until, purges=number == 0) for number, lane in enumerate(self._lanes)
+            relay_of(lane, until, purges=number == 0) for number, lane in enumerate(self._lanes)
         ]
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -163,7 +163,8 @@ def relay_options(lane: LaneSettings, until: Until, *, purges: bool) -> RelayOpt
     )
 
 
-def _relay(lane: LaneSettings, until: Until, *, purges: bool) -> Relay:
+def relay_of(lane: LaneSettings, until: Until = "stopped", *, purges: bool = True) -> Relay:
+    """The relay of one lane, with a database adapter and a publisher of its own."""
     chosen = lane.settings
     # What [routes] does not name goes where `topic` says.
     route = Route({"*": chosen.topic, **chosen.routes})

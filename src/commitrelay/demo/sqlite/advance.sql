@@ -1,0 +1,1 @@
+UPDATE @orders SET version = version + 1, status = ? WHERE id = ? RETURNING version
