@@ -24,14 +24,7 @@ from commitrelay.store import (
 )
 from commitrelay.stores.migration import latest, migrations
 from commitrelay.stores.sqlite.database import Database, Run
-
-COUNT_CAP = 100_000
-"""Counts in a status stop here."""
-
-_STATES = {
-    **{state.name.lower(): [int(state)] for state in State},
-    "dead": [int(State.DEAD), int(State.SKIPPED)],
-}
+from commitrelay.stores.status import COUNT_CAP, counts_by_name, list_query
 
 
 class SqliteAdmin:
@@ -142,12 +135,10 @@ class SqliteAdmin:
         )
 
     def _counts(self, db: sqlite3.Connection, values: dict[str, Any]) -> dict[str, int]:
-        counts = dict.fromkeys(State, 0)
-        counts[State.PENDING] = self._value(db, "count_pending", **values)
+        counts = {int(State.PENDING): self._value(db, "count_pending", **values)}
         for query in ("count_due", "count_dead", "count_waiting"):
-            for state, count in self._all(db, query, **values):
-                counts[State(state)] = count
-        return {state.name.lower(): count for state, count in counts.items()}
+            counts.update(self._all(db, query, **values))
+        return counts_by_name(counts)
 
     async def list_events(
         self, where: EventFilter, *, before_seq: int | None, limit: int
@@ -170,7 +161,8 @@ class SqliteAdmin:
             if lane is None:
                 raise ConfigError(f"there is no lane {where.lane!r}: see commitrelay status")
             values["lane"] = lane[0]
-        query, values = _list_query(where.status, values)
+        query, extra = list_query(where.status)
+        values |= {name: json.dumps(value) for name, value in extra.items()}
         return self._records(db, self._all(db, query, **values))
 
     async def show_event(self, event_id: str) -> EventRecord | None:
@@ -240,18 +232,6 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(pending):
             yield pending
             pending = ""
-
-
-def _list_query(status: str | None, values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    if status is None:
-        return "list_events", values
-    if status in _STATES:
-        return "list_queued", {**values, "states": json.dumps(_STATES[status])}
-    verdicts = {verdict.name.lower(): int(verdict) for verdict in Verdict}
-    if status in verdicts:
-        return "list_settled", {**values, "verdict": verdicts[status]}
-    known = ", ".join([*_STATES, *verdicts])
-    raise ConfigError(f"there is no status {status!r}: use one of {known}")
 
 
 def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord:

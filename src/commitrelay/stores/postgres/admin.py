@@ -1,0 +1,235 @@
+"""The outbox in PostgreSQL: schema, lanes, and what operators read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+from psycopg import sql as composed
+
+from commitrelay.errors import ConfigError, SchemaMissing
+from commitrelay.sql import Names, queries, read
+from commitrelay.store import (
+    Delivery,
+    EventFilter,
+    EventRecord,
+    Lane,
+    LaneStatus,
+    RelayStatus,
+    State,
+    Verdict,
+)
+from commitrelay.stores.migration import latest, migrations
+from commitrelay.stores.postgres.link import Link, checked_url
+from commitrelay.stores.status import COUNT_CAP, counts_by_name, list_query
+from commitrelay.urls import redact
+
+
+class PostgresAdmin:
+    """AdminStore on PostgreSQL."""
+
+    def __init__(
+        self, url: str, *, names: Names | None = None, prepare_threshold: int | None = 0
+    ) -> None:
+        self._url = checked_url(url)
+        self._names = names or Names()
+        self._sql = queries("postgres", self._names)
+        self._prepare_threshold = prepare_threshold
+        self._reads = Link(self._url, prepare_threshold=None)
+        self._links = [self._reads]
+
+    async def open(self) -> None:
+        async with self._reads.use() as connection:
+            version = await self._version(connection)
+        wanted = latest("postgres")
+        if version < wanted:
+            state = "has no outbox" if version == 0 else f"has an outbox of version {version}"
+            where = redact(self._url)
+            raise SchemaMissing(
+                f"{where} {state}, version {wanted} is needed: "
+                f"run commitrelay init --database {where}"
+            )
+
+    async def close(self) -> None:
+        for link in self._links:
+            await link.close()
+
+    # --- schema ---------------------------------------------------------------------------
+
+    async def initialise(self) -> Sequence[str]:
+        async with self._reads.use() as connection, connection.transaction():
+            await connection.execute(self._sql["lock_schema"], {"outbox": self._names.key})
+            await self._create_schema(connection)
+            version = await self._version(connection)
+            pending = [step for step in migrations("postgres") if step.number > version]
+            fresh = [read("postgres", "schema.sql")]
+            for script in fresh if version == 0 else [step.sql for step in pending]:
+                await connection.execute(composed.SQL(self._names.fill(script)))
+            for step in pending:
+                values = {"number": step.number, "name": step.name}
+                await connection.execute(self._sql["record_migration"], values)
+        return [step.name for step in pending]
+
+    async def _create_schema(self, connection: AsyncConnection[Any]) -> None:
+        schema = self._names.schema
+        if schema is None:
+            return
+        row = await self._one(connection, "schema_exists", {"schema": schema})
+        if not row[0]:
+            statement = composed.SQL(self._sql["create_schema"])
+            await connection.execute(statement.format(schema=composed.Identifier(schema)))
+
+    async def _version(self, connection: AsyncConnection[Any]) -> int:
+        exists = await self._one(connection, "migration_table_exists")
+        if not exists[0]:
+            return 0
+        row = await self._one(connection, "schema_version")
+        return int(row[0])
+
+    # --- lanes ----------------------------------------------------------------------------
+
+    async def add_lane(
+        self,
+        name: str,
+        *,
+        aggregate_types: Sequence[str] | None = None,
+        event_types: Sequence[str] | None = None,
+    ) -> Lane:
+        values = {
+            "name": name,
+            "aggregate_types": None if aggregate_types is None else [*aggregate_types],
+            "event_types": None if event_types is None else [*event_types],
+        }
+        async with self._reads.use() as connection:
+            row = await self._one(connection, "add_lane", values)
+        if row is None:
+            raise ConfigError(f"there is a lane {name!r} already: choose another name")
+        return Lane(*row)
+
+    async def set_paused(self, lane: str, paused: bool) -> None:
+        async with self._reads.use() as connection:
+            changed = await self._run(connection, "set_paused", {"name": lane, "paused": paused})
+        if not changed:
+            raise ConfigError(f"there is no lane {lane!r} in this outbox: add it first")
+
+    # --- reads ----------------------------------------------------------------------------
+
+    async def status(self) -> Sequence[LaneStatus]:
+        async with self._reads.use() as connection:
+            rows = await self._all(connection, "lane_status", {"cap": COUNT_CAP})
+            return [await self._lane_status(connection, row) for row in rows]
+
+    async def _lane_status(
+        self, connection: AsyncConnection[Any], row: tuple[Any, ...]
+    ) -> LaneStatus:
+        lane, name, paused, pending, oldest_seconds, last_minute, last_at, last_error = row
+        values = {"lane": lane, "cap": COUNT_CAP}
+        counted = dict(await self._all(connection, "lane_counts", values))
+        relays = await self._all(connection, "lane_relays", values)
+        return LaneStatus(
+            lane=name,
+            paused=paused,
+            counts=counts_by_name({**counted, State.PENDING: pending}),
+            capped_at=COUNT_CAP,
+            oldest_pending_seconds=None if oldest_seconds is None else max(0.0, oldest_seconds),
+            published_last_minute=last_minute,
+            last_published_at=_utc(last_at),
+            last_error=last_error,
+            relays={relay: RelayStatus(buckets, expires) for relay, buckets, expires in relays},
+        )
+
+    async def list_events(
+        self, where: EventFilter, *, before_seq: int | None, limit: int
+    ) -> Sequence[EventRecord]:
+        query, extra = list_query(where.status)
+        values: dict[str, Any] = {
+            "before_seq": 2**62 if before_seq is None else before_seq,
+            "aggregate_type": where.aggregate_type,
+            "aggregate_id": where.aggregate_id,
+            "event_type": where.event_type,
+            "lane": None,
+            "limit": limit,
+            **extra,
+        }
+        async with self._reads.use() as connection:
+            if where.lane is not None:
+                lane = await self._one(connection, "find_lane", {"name": where.lane})
+                if lane is None:
+                    raise ConfigError(f"there is no lane {where.lane!r}: see commitrelay status")
+                values["lane"] = lane[0]
+            return await self._records(connection, await self._all(connection, query, values))
+
+    async def show_event(self, event_id: str) -> EventRecord | None:
+        try:
+            UUID(event_id)
+        except ValueError:
+            return None
+        async with self._reads.use() as connection:
+            rows = await self._all(connection, "show_event", {"id": event_id})
+            records = await self._records(connection, rows)
+        return records[0] if records else None
+
+    async def _records(
+        self, connection: AsyncConnection[Any], rows: Sequence[Any]
+    ) -> list[EventRecord]:
+        """Event rows, joined with their deliveries."""
+        values = {"seqs": [row[0] for row in rows]}
+        deliveries: dict[int, dict[str, Delivery]] = defaultdict(dict)
+        for seq, lane, verdict, at, relay in await self._all(connection, "journal_rows", values):
+            published_at = _utc(at) if verdict == Verdict.PUBLISHED else None
+            status = Verdict(verdict).name.lower()
+            deliveries[seq][lane] = Delivery(lane, status, 0, None, None, published_at, relay, None)
+        for seq, lane, state, attempts, due_at, error, waits_for in await self._all(
+            connection, "queue_rows", values
+        ):
+            status = State(state).name.lower()
+            deliveries[seq][lane] = Delivery(
+                lane, status, attempts, _utc(due_at), error, None, None, waits_for
+            )
+        return [_record(row, tuple(deliveries[row[0]].values())) for row in rows]
+
+    # --- statements -----------------------------------------------------------------------
+
+    async def _run(
+        self, connection: AsyncConnection[Any], query: str, values: dict[str, Any] | None = None
+    ) -> int:
+        return (await connection.execute(self._sql[query], values)).rowcount
+
+    async def _all(
+        self, connection: AsyncConnection[Any], query: str, values: dict[str, Any] | None = None
+    ) -> list[Any]:
+        return await (await connection.execute(self._sql[query], values)).fetchall()
+
+    async def _one(
+        self, connection: AsyncConnection[Any], query: str, values: dict[str, Any] | None = None
+    ) -> Any:
+        return await (await connection.execute(self._sql[query], values)).fetchone()
+
+
+def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord:
+    *values, created_at, deliver_at, payload = row
+    seq, event_id, aggregate_type, aggregate_id, event_type, content_type, headers, key = values
+    created_at = _utc(created_at)
+    assert created_at is not None
+    return EventRecord(
+        seq=seq,
+        id=event_id,
+        aggregate_type=aggregate_type,
+        aggregate_id=aggregate_id,
+        event_type=event_type,
+        content_type=content_type,
+        headers=headers,
+        idempotency_key=key,
+        created_at=created_at,
+        deliver_at=_utc(deliver_at),
+        payload=payload,
+        deliveries=deliveries,
+    )
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.astimezone(UTC)
