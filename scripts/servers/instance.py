@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,8 @@ class Instance:
         """Signal the server and its children."""
         self.must_run()
         for pid in family(self.pid):
-            os.kill(pid, signal_)
+            with suppress(ProcessLookupError):  # children may end meanwhile
+                os.kill(pid, signal_)
 
     def down(self) -> None:
         """Stop, and remove every trace."""
@@ -181,12 +182,18 @@ class Instance:
                 extra_groups=None if self.user is None else [],
             )
         self._remember(pid=process.pid, birth=birth(process.pid))
+        try:
+            self._await_ready(process)
+        except BaseException:  # Ctrl-C among them: what runs is ready
+            self._stop(kill=True)
+            raise
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not self.server.is_ready(self):
             if process.poll() is not None:
                 raise Failed(f"{self.name} ended while starting:\n{self._last_lines()}")
             if time.monotonic() > deadline:
-                self._stop(kill=True)
                 raise Failed(f"{self.name} not ready in {START_SECONDS} s:\n{self._last_lines()}")
             time.sleep(0.05)
 
