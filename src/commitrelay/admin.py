@@ -22,7 +22,11 @@ class Admin:
         self._store = store
 
     async def __aenter__(self) -> Self:
-        await self._store.open()
+        try:
+            await self._store.open()
+        except BaseException:
+            await self._store.close()
+            raise
         return self
 
     async def __aexit__(

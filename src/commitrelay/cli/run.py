@@ -56,7 +56,7 @@ COMMAND = Command(
             "commitrelay run --drain --database sqlite:///shop.db --publish file:///var/topics",
         ),
         (
-            "passwords belong into the environment or the file, not on the command line",
+            "a password belongs into the environment or the file",
             "COMMITRELAY_DATABASE=postgresql://… commitrelay run --config relay.toml",
         ),
     ),
