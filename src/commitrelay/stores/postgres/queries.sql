@@ -2,10 +2,12 @@
 -- where an index has to be searched by it, which is never later than the true time.
 
 -- claim_all: what is due, then pending events, of the leased buckets; due ones by due time.
+-- Whether anything blocks at all is asked once: mostly nothing does, and no key is looked up.
 SELECT * FROM (
     (SELECT
         q.seq, q.key, q.bucket, q.state, q.attempts,
-        EXISTS (SELECT FROM @queue AS b
+        EXISTS (SELECT FROM @queue WHERE lane = %(lane)s AND state IN (1, 3, 4, 5))
+        AND EXISTS (SELECT FROM @queue AS b
                 WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
                   AND b.state IN (1, 3, 4, 5)),
         e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
@@ -22,18 +24,19 @@ SELECT * FROM (
         ORDER BY d.due_at
         LIMIT %(limit)s
     ) AS q
-    JOIN @event AS e ON e.id = q.event_id)
+    JOIN @event AS e ON e.seq = q.seq)
     UNION ALL
     (SELECT
         q.seq, q.key, q.bucket, q.state, q.attempts,
-        EXISTS (SELECT FROM @queue AS b
+        EXISTS (SELECT FROM @queue WHERE lane = %(lane)s AND state IN (1, 3, 4, 5))
+        AND EXISTS (SELECT FROM @queue AS b
                 WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
                   AND b.state IN (1, 3, 4, 5)),
         e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
         e.content_type, e.headers::text, e.idempotency_key,
         replace((e.created_at AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'
     FROM @queue AS q
-    JOIN @event AS e ON e.id = q.event_id
+    JOIN @event AS e ON e.seq = q.seq
     WHERE q.lane = %(lane)s
       AND q.state = 0
       AND (%(buckets)s::smallint[] IS NULL OR q.bucket = ANY (%(buckets)s::smallint[]))
@@ -47,14 +50,15 @@ LIMIT %(limit)s;
 -- claim_pending: pending events of the leased buckets above the read-ahead floor, in seq order.
 SELECT
     q.seq, q.key, q.bucket, q.state, q.attempts,
-    EXISTS (SELECT FROM @queue AS b
+    EXISTS (SELECT FROM @queue WHERE lane = %(lane)s AND state IN (1, 3, 4, 5))
+    AND EXISTS (SELECT FROM @queue AS b
             WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
               AND b.state IN (1, 3, 4, 5)),
     e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
     e.content_type, e.headers::text, e.idempotency_key,
     replace((e.created_at AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'
 FROM @queue AS q
-JOIN @event AS e ON e.id = q.event_id
+JOIN @event AS e ON e.seq = q.seq
 WHERE q.lane = %(lane)s
   AND q.state = 0
   AND q.seq > %(above_seq)s
@@ -116,7 +120,7 @@ SELECT
     e.content_type, e.headers::text, e.idempotency_key,
     replace((e.created_at AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'
 FROM claimed AS q
-JOIN @event AS e ON e.id = q.event_id
+JOIN @event AS e ON e.seq = q.seq
 ORDER BY q.seq;
 
 -- park_blocked: pending events at the front of the queue whose key is blocked leave it.

@@ -1,11 +1,14 @@
 -- The queries of the SQLite store. `:now_ms` is the store's clock, in milliseconds since 1970.
 
--- claim_pending: deliverable events of the leased buckets above the read-ahead floor, in seq order.
+-- claim_pending: pending events of the leased buckets above the read-ahead floor, in seq order.
+-- Whether anything blocks at all is asked once: mostly nothing does, and no key is looked up.
 SELECT
     q.seq, q.key, q.bucket, q.state, q.attempts,
-    EXISTS (SELECT 1 FROM @queue AS b INDEXED BY @queue_blockers
-            WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
-              AND b.state IN (1, 3, 4, 5)),
+    EXISTS (SELECT 1 FROM @queue INDEXED BY @queue_blockers
+            WHERE lane = :lane AND state IN (1, 3, 4, 5))
+    AND EXISTS (SELECT 1 FROM @queue AS b INDEXED BY @queue_blockers
+                WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
+                  AND b.state IN (1, 3, 4, 5)),
     e.id, e.aggregate_type, e.aggregate_id, e.event_type, CAST(e.payload AS BLOB),
     e.content_type, e.headers, e.idempotency_key,
     CASE WHEN e.created_at GLOB '*T*Z' THEN e.created_at
@@ -24,9 +27,11 @@ LIMIT :limit;
 -- claim_due: events of the leased buckets whose retry or delivery time has come.
 SELECT
     q.seq, q.key, q.bucket, q.state, q.attempts,
-    EXISTS (SELECT 1 FROM @queue AS b INDEXED BY @queue_blockers
-            WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
-              AND b.state IN (1, 3, 4, 5)),
+    EXISTS (SELECT 1 FROM @queue INDEXED BY @queue_blockers
+            WHERE lane = :lane AND state IN (1, 3, 4, 5))
+    AND EXISTS (SELECT 1 FROM @queue AS b INDEXED BY @queue_blockers
+                WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
+                  AND b.state IN (1, 3, 4, 5)),
     e.id, e.aggregate_type, e.aggregate_id, e.event_type, CAST(e.payload AS BLOB),
     e.content_type, e.headers, e.idempotency_key,
     CASE WHEN e.created_at GLOB '*T*Z' THEN e.created_at
