@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from commitrelay.errors import BrokerUnreachable, ConfigError
-from commitrelay.publisher import Message, Publisher
+from commitrelay.publisher import DELIVERED, Message, Outcome, Publisher
 from commitrelay.publishers.jsonline import encode_line
 from commitrelay.publishers.settings import Settings
 from commitrelay.publishers.worker import WorkerPublisher
@@ -79,12 +79,13 @@ class FilePublisher(WorkerPublisher):
             )
         return None
 
-    def _write(self, messages: Sequence[Message]) -> None:
+    def _send(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         lines: dict[str, list[bytes]] = {}
         for message in messages:
             lines.setdefault(message.topic, []).append(encode_line(message))
         with locked(self.directory, fcntl.LOCK_EX, self.delivery_timeout_seconds / 2):
             self._append({topic: b"".join(each) for topic, each in lines.items()})
+        return [DELIVERED] * len(messages)
 
     def _append(self, texts: Mapping[str, bytes]) -> None:
         files: list[tuple[int, int]] = []

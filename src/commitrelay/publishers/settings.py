@@ -24,7 +24,10 @@ class Settings:
         return str(self.remaining.pop(name, default))
 
     def integer(self, name: str, default: int, *, at_least: int = 1) -> int:
-        text = self.text(name, str(default))
+        if name not in self.remaining:
+            self._known.append(name)
+            return default
+        text = self.text(name, "")
         if not text.isascii() or not text.isdigit() or int(text) < at_least:
             raise self._wrong(name, text, f"a whole number, at least {at_least}")
         return int(text)

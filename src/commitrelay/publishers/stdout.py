@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from commitrelay.errors import BrokerUnreachable, ConfigError
-from commitrelay.publisher import Message, Publisher
+from commitrelay.publisher import DELIVERED, Message, Outcome, Publisher
 from commitrelay.publishers.jsonline import encode_line
 from commitrelay.publishers.settings import Settings
 from commitrelay.publishers.worker import WorkerPublisher
@@ -37,7 +37,7 @@ class StdoutPublisher(WorkerPublisher):
     def _refusal(self, message: Message) -> str | None:
         return None
 
-    def _write(self, messages: Sequence[Message]) -> None:
+    def _send(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         rest = memoryview(b"".join([encode_line(message) for message in messages]))
         try:
             while rest:
@@ -45,6 +45,7 @@ class StdoutPublisher(WorkerPublisher):
         except BrokenPipeError:
             self._closed_pipe = True
             raise
+        return [DELIVERED] * len(messages)
 
 
 def from_url(url: str, options: Mapping[str, str]) -> Publisher:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class WorkerPublisher(ABC):
-    """Stops at a failure: a refusal holds back its key, an outage everything, until `recover`."""
+    """Stops at a failure: a refusal holds back its key, anything worse all, until `recover`."""
 
     capabilities = PublisherCapabilities(stops_at_failure=True)
 
@@ -35,19 +35,23 @@ class WorkerPublisher(ABC):
         self.delivery_timeout_seconds = delivery_timeout_seconds
         self._worker: ThreadPoolExecutor | None = None
         self._held_keys: set[str] = set()
-        self._outage: str | None = None
+        self._stopped = False
+
+    # --- what a subclass is asked, in the worker's thread ------------------------------------
 
     @abstractmethod
     def _connect(self) -> None:
-        """Check that the destination is there: `BrokerUnreachable` or `ConfigError`."""
+        """Get ready, at first and after a failure: `BrokerUnreachable` or `ConfigError`."""
 
     @abstractmethod
     def _refusal(self, message: Message) -> str | None:
         """Why this message cannot be sent; None if it can."""
 
     @abstractmethod
-    def _write(self, messages: Sequence[Message]) -> None:
-        """Send all, durably; an `OSError` if that failed."""
+    def _send(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        """Send all, durably; an `OSError` or `BrokerUnreachable` if nobody took them."""
+
+    # --- the port ------------------------------------------------------------------------
 
     async def open(self) -> None:
         if self._worker is None:
@@ -58,7 +62,7 @@ class WorkerPublisher(ABC):
         try:
             return await self._in_worker(lambda: self._publish(messages))
         except BrokerUnreachable as error:
-            self._outage = str(error)
+            self._stopped = True
             return [Unreachable(str(error))] * len(messages)
 
     async def recover(self) -> None:
@@ -68,9 +72,9 @@ class WorkerPublisher(ABC):
         worker, self._worker = self._worker, None
         if worker is None:
             return
-        idle = worker.submit(lambda: None)
+        done = asyncio.wrap_future(worker.submit(self._disconnect))
         worker.shutdown(wait=False)
-        await asyncio.wait([asyncio.wrap_future(idle)], timeout=self.delivery_timeout_seconds)
+        await asyncio.wait([done], timeout=self.delivery_timeout_seconds)
 
     async def _in_worker(self, work: Callable[[], T]) -> T:
         if self._worker is None:
@@ -86,30 +90,41 @@ class WorkerPublisher(ABC):
                 f"{self} did not answer within {self.delivery_timeout_seconds:g} s"
             ) from None
 
+    # --- in the worker's thread ------------------------------------------------------------
+
+    def _disconnect(self) -> None:
+        """Let go of what `_connect` has taken."""
+        return
+
     def _recover(self) -> None:
         self._connect()
         self._held_keys.clear()
-        self._outage = None
+        self._stopped = False
 
     def _publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
-        if self._outage is not None:
+        if self._stopped:
             return [NOT_SENT] * len(messages)
-        outcomes: list[Outcome] = [DELIVERED] * len(messages)
-        accepted: list[Message] = []
+        outcomes: list[Outcome] = [NOT_SENT] * len(messages)
+        accepted: list[int] = []
         for position, message in enumerate(messages):
             if message.key in self._held_keys:
-                outcomes[position] = NOT_SENT
-            elif reason := self._refusal(message):
+                continue
+            if reason := self._refusal(message):
                 outcomes[position] = Refused(reason)
                 self._held_keys.add(message.key)
             else:
-                accepted.append(message)
-        if not accepted:
-            return outcomes
+                accepted.append(position)
+        if accepted:
+            results = self._try_to_send([messages[position] for position in accepted])
+            for position, result in zip(accepted, results, strict=True):
+                outcomes[position] = result
+        return outcomes
+
+    def _try_to_send(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         try:
-            self._write(accepted)
+            outcomes = self._send(messages)
         except (OSError, BrokerUnreachable) as error:
-            self._outage = f"{self}: {error}"
-            outage = Unreachable(self._outage)
-            return [outage if each is DELIVERED else each for each in outcomes]
+            outcomes = [Unreachable(f"{self}: {error}")] * len(messages)
+        if outcomes.count(DELIVERED) < len(outcomes):
+            self._stopped = True
         return outcomes
