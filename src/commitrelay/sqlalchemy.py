@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 import json
+import types
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 from uuid import UUID
 
 from commitrelay.errors import ConfigError, MissingExtra
-from commitrelay.event import JSON_CONTENT_TYPE, Event
+from commitrelay.event import Event
 from commitrelay.outbox import MAX_PAYLOAD_BYTES, as_json, as_row, as_utc
 from commitrelay.sql import Names
 
@@ -34,20 +35,31 @@ def outbox_event_table(
 ) -> sa.Table:
     """The log as a table of your MetaData. `commitrelay init` creates it, `create_all` does not."""
     names = Names(schema, prefix)
+    # Not spelt out: the databases spell their defaults differently, and Alembic's comparison of
+    # defaults fails on a json one.
+    filled_in = sa.FetchedValue()
+    has_key = sa.column("idempotency_key").is_not(None)
     table = sa.Table(
         names.bare("event"),
         metadata,
         sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), sa.Identity()),
-        sa.Column("id", Id(), primary_key=True, server_default=sa.func.gen_random_uuid()),
+        sa.Column("id", Id(), primary_key=True, server_default=filled_in),
         sa.Column("aggregate_type", sa.Text(), nullable=False),
         sa.Column("aggregate_id", sa.Text(), nullable=False),
         sa.Column("event_type", sa.Text(), nullable=False),
         sa.Column("payload", sa.LargeBinary(), nullable=False),
-        sa.Column("content_type", sa.Text(), nullable=False, server_default=JSON_CONTENT_TYPE),
-        sa.Column("headers", Headers(), nullable=False, server_default="{}"),
+        sa.Column("content_type", sa.Text(), nullable=False, server_default=filled_in),
+        sa.Column("headers", Headers(), nullable=False, server_default=filled_in),
         sa.Column("idempotency_key", sa.Text()),
-        sa.Column("created_at", Moment(), nullable=False, server_default=sa.func.now()),
+        sa.Column("created_at", Moment(), nullable=False, server_default=filled_in),
         sa.Column("deliver_at", Moment()),
+        sa.Index(
+            names.bare("event_idempotency"),
+            "idempotency_key",
+            unique=True,
+            postgresql_where=has_key,
+            sqlite_where=has_key,
+        ),
         schema=schema,
     )
     sa_event.listen(table, "before_create", _refuse_to_create)
@@ -89,18 +101,23 @@ def outbox_event_model(
         "__mapper_args__": {"eager_defaults": False},
         "__init__": construct,
     }
-    return type(base)("OutboxEvent", (base,), body)
+    model: type[Any] = types.new_class("OutboxEvent", (base,), exec_body=lambda ns: ns.update(body))
+    return model
 
 
 def alembic_include_name(
     *, schema: str | None = None, prefix: str = "outbox"
 ) -> Callable[[str | None, str, Mapping[str, str | None]], bool]:
-    """For `context.configure(include_name=…)`: keeps Alembic off the relay's own tables."""
+    """For `context.configure(include_name=…)`: keeps Alembic off what belongs to the relay.
+
+    That is its own tables, and the index by which it finds events, which SQLite does not need.
+    """
     names = Names(schema, prefix)
-    internal = {names.bare(noun) for noun in INTERNAL_NOUNS}
+    internal = {("table", names.bare(noun)) for noun in INTERNAL_NOUNS}
+    internal |= {(kind, names.bare("event_seq_key")) for kind in ("unique_constraint", "index")}
 
     def include_name(name: str | None, kind: str, parents: Mapping[str, str | None]) -> bool:
-        return not (kind == "table" and name in internal and parents["schema_name"] == schema)
+        return (kind, name) not in internal or parents["schema_name"] != schema
 
     return include_name
 
@@ -144,7 +161,8 @@ class Headers(sa.types.TypeDecorator[dict[str, str]]):
         return value if value is None or dialect.name != "sqlite" else as_json(value)
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> dict[str, str] | None:
-        return json.loads(value) if isinstance(value, str) else value
+        headers: dict[str, str] | None = json.loads(value) if isinstance(value, str) else value
+        return headers
 
 
 class Moment(sa.types.TypeDecorator[datetime]):

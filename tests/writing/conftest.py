@@ -1,15 +1,20 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 
 from commitrelay.sql import Names
-from commitrelay.stores.sqlite.store import SqliteStore
 from tests.support.postgres import fresh_database
-from tests.writing.databases import PostgresDatabase, SqliteDatabase, initialise_postgres
+from tests.writing.databases import (
+    PostgresDatabase,
+    SqliteDatabase,
+    initialise_postgres,
+    initialise_sqlite,
+)
 
 
 @pytest.fixture(scope="package")
@@ -29,10 +34,15 @@ def postgres_outbox(shared_postgres_outbox: PostgresDatabase) -> PostgresDatabas
 
 @pytest.fixture
 def sqlite_outbox(sqlite_path: Path) -> SqliteDatabase:
-    async def initialise() -> None:
-        store = SqliteStore(str(sqlite_path))
-        await store.initialise()
-        await store.close()
-
-    asyncio.run(initialise())
+    initialise_sqlite(sqlite_path, Names())
     return SqliteDatabase(sqlite_path)
+
+
+@pytest.fixture
+def postgres_producer(postgres_outbox: PostgresDatabase) -> Iterator[str]:
+    """The URL for a role that may do nothing but INSERT into the log."""
+    role = f"producer_{uuid4().hex}"
+    postgres_outbox.run(f"CREATE ROLE {role} LOGIN", f"GRANT INSERT ON outbox_event TO {role}")
+    url = urlsplit(postgres_outbox.url)
+    yield url._replace(netloc=f"{role}@{url.hostname}:{url.port}").geturl()
+    postgres_outbox.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ import psycopg
 from psycopg.rows import dict_row
 
 from commitrelay.sql import Names
+from commitrelay.store import AdminStore
+from commitrelay.stores.postgres.store import PostgresStore
+from commitrelay.stores.sqlite.store import SqliteStore
 
 COLUMNS = (
     "id::text, aggregate_type, aggregate_id, event_type, payload, content_type, "
@@ -83,7 +87,9 @@ class PostgresDatabase:
 
 
 class SqliteDatabase:
-    def __init__(self, path: Path, event: str = "outbox_event", queue: str = "outbox_queue") -> None:
+    def __init__(
+        self, path: Path, event: str = "outbox_event", queue: str = "outbox_queue"
+    ) -> None:
         self.path = path
         self._event = event
         self._queue = queue
@@ -114,21 +120,14 @@ class SqliteDatabase:
         counted += [sql.count("'Order'") for sql in traced if sql.startswith("INSERT")]
 
 
-MINIMAL = """
-CREATE TABLE @event (
-    id uuid PRIMARY KEY DEFAULT gen_random_uuid(), seq bigint GENERATED ALWAYS AS IDENTITY,
-    aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL,
-    payload bytea NOT NULL, content_type text NOT NULL DEFAULT 'application/json',
-    headers json NOT NULL DEFAULT '{}', idempotency_key text,
-    created_at timestamptz NOT NULL DEFAULT now(), deliver_at timestamptz);
-CREATE UNIQUE INDEX ON @event (idempotency_key);
-CREATE TABLE @queue (seq bigint);
-CREATE FUNCTION @enq() RETURNS trigger SECURITY DEFINER LANGUAGE plpgsql AS 'BEGIN INSERT INTO @queue SELECT seq FROM added; RETURN NULL; END';
-CREATE TRIGGER q AFTER INSERT ON @event REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION @enq();
-"""
-
-
 def initialise_postgres(url: str, names: Names) -> None:
-    with psycopg.connect(url) as c:
-        if names.schema: c.execute(f'CREATE SCHEMA "{names.schema}"')
-        c.execute(names.fill(MINIMAL))
+    asyncio.run(initialise(PostgresStore(url, names=names)))
+
+
+def initialise_sqlite(path: Path, names: Names) -> None:
+    asyncio.run(initialise(SqliteStore(str(path), names=names)))
+
+
+async def initialise(store: AdminStore) -> None:
+    await store.initialise()
+    await store.close()

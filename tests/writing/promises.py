@@ -146,7 +146,7 @@ class Promises:
         self, database: Database, writer: Writer, payload: bytes
     ) -> None:
         moment = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-        name = "it's %s ? $1 :id \"ü\" \t 😀"
+        name = 'it\'s %s ? $1 :id "ü" \t 😀'
         writer.add(
             Event(
                 name, name, name, payload,

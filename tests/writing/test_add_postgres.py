@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from random import Random
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import asyncpg
 import psycopg
@@ -72,31 +72,32 @@ def test_duplicates_are_counted_in_a_pipeline_too(
     postgres_outbox: PostgresDatabase, autocommit: bool
 ) -> None:
     outbox = Outbox(serialize_keys=True)
-    with psycopg.connect(postgres_outbox.url, autocommit=autocommit) as connection:
-        with connection.pipeline():
-            with connection.transaction():
-                connection.execute("SELECT 1")
-                assert outbox.add(connection, event(idempotency_key="k")).duplicates == 0
-                assert outbox.add(connection, event(idempotency_key="k")).duplicates == 1
+    with (
+        psycopg.connect(postgres_outbox.url, autocommit=autocommit) as connection,
+        connection.pipeline(),
+        connection.transaction(),
+    ):
+        connection.execute("SELECT 1")
+        assert outbox.add(connection, event(idempotency_key="k")).duplicates == 0
+        assert outbox.add(connection, event(idempotency_key="k")).duplicates == 1
     assert len(postgres_outbox.events()) == 1
 
 
 def test_a_pipeline_in_autocommit_mode_is_no_transaction(postgres_outbox: PostgresDatabase) -> None:
-    with psycopg.connect(postgres_outbox.url, autocommit=True) as connection:
-        with connection.pipeline():
-            connection.execute("SELECT 1")
-            with pytest.raises(NotInTransaction):
-                Outbox().add(connection, event())
+    with (
+        psycopg.connect(postgres_outbox.url, autocommit=True) as connection,
+        connection.pipeline(),
+    ):
+        connection.execute("SELECT 1")
+        with pytest.raises(NotInTransaction):
+            Outbox().add(connection, event())
     assert postgres_outbox.events() == []
 
 
 async def add_in_async_pipeline(url: str) -> list[int]:
     outbox = Outbox()
-    async with await psycopg.AsyncConnection.connect(url) as connection:
-        async with connection.pipeline():
-            added = [
-                await outbox.add_async(connection, event(idempotency_key="k")) for _ in range(2)
-            ]
+    async with await psycopg.AsyncConnection.connect(url) as connection, connection.pipeline():
+        added = [await outbox.add_async(connection, event(idempotency_key="k")) for _ in range(2)]
     return [one.duplicates for one in added]
 
 
@@ -148,28 +149,23 @@ def test_another_schema_and_prefix(postgres_database: str) -> None:
     initialise_postgres(postgres_database, names)
     with psycopg.connect(postgres_database) as connection:
         Outbox(schema="Billing", prefix="Ledger", serialize_keys=True).add(connection, event())
-    database = PostgresDatabase(postgres_database, names.qualified("event"), names.qualified("queue"))
+    database = PostgresDatabase(
+        postgres_database, names.qualified("event"), names.qualified("queue")
+    )
     assert len(database.events()) == len(database.queued()) == 1
 
 
 @pytest.mark.parametrize("serialize_keys", [False, True])
 def test_a_role_with_only_the_right_to_insert_can_add(
-    postgres_outbox: PostgresDatabase, serialize_keys: bool
+    postgres_outbox: PostgresDatabase, postgres_producer: str, serialize_keys: bool
 ) -> None:
-    role = f"producer_{uuid4().hex}"
-    postgres_outbox.run(
-        f"CREATE ROLE {role} LOGIN", f"GRANT INSERT ON outbox_event TO {role}"
-    )
-    try:
-        with psycopg.connect(postgres_outbox.url, user=role) as connection:
-            outbox = Outbox(serialize_keys=serialize_keys)
-            added = outbox.add(connection, event(idempotency_key="k"), event())
-            assert (added.new, added.duplicates) == (2, 0)
-            assert outbox.add(connection, event(idempotency_key="k")).duplicates == 1
-            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
-                connection.execute("SELECT 1 FROM outbox_event")
-    finally:
-        postgres_outbox.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    outbox = Outbox(serialize_keys=serialize_keys)
+    with psycopg.connect(postgres_producer) as connection:
+        added = outbox.add(connection, event(idempotency_key="k"), event())
+        assert (added.new, added.duplicates) == (2, 0)
+        assert outbox.add(connection, event(idempotency_key="k")).duplicates == 1
+        with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+            connection.execute("SELECT 1 FROM outbox_event")
     assert len(postgres_outbox.events()) == len(postgres_outbox.queued()) == 2
 
 

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import create_engine
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Column, Engine, MetaData, Text, create_engine, delete, select
+from sqlalchemy import event as sa_event
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, create_async_engine
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    scoped_session,
+    sessionmaker,
+)
 
-from commitrelay import Outbox
+from commitrelay import ConfigError, Event, InvalidEvent, InvalidHandle, NotInTransaction, Outbox
+from commitrelay.sqlalchemy import alembic_include_name, outbox_event_model, outbox_event_table
 from tests.writing.databases import PostgresDatabase, SqliteDatabase
-from tests.writing.promises import Connect, Promises, closing_factory
+from tests.writing.promises import HEADERS, Connect, Promises, closing_factory, event
 from tests.writing.writers import AsyncSqlalchemyWriter, SqlalchemyWriter, Writer
 
 SYNC_HANDLES = {
@@ -66,7 +81,7 @@ def open_writer(outbox: Outbox, url: str, handle: str, autocommit: bool) -> Writ
 
 
 class TestSqlalchemy(Promises):
-    @pytest.fixture(params=CASES, ids=lambda case: "-".join(case))
+    @pytest.fixture(params=CASES, ids="-".join)
     def case(self, request: pytest.FixtureRequest) -> Any:
         return request.param
 
@@ -79,3 +94,213 @@ class TestSqlalchemy(Promises):
         driver, handle = case
         url = sqlalchemy_url(database, driver)
         yield from closing_factory(lambda outbox, mode: open_writer(outbox, url, handle, mode))
+
+
+# --- the session's unit of work ------------------------------------------------------------
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Order(Base):
+    __tablename__ = "orders"
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def database(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(f"{request.param}_outbox")
+
+
+@pytest.fixture
+def engine(database: Any) -> Iterator[Engine]:
+    driver = "pysqlite" if isinstance(database, SqliteDatabase) else "psycopg"
+    engine = create_engine(sqlalchemy_url(database, driver))
+    Base.metadata.create_all(engine)
+    yield engine
+    Base.metadata.drop_all(engine)
+    engine.dispose()
+
+
+def test_the_session_writes_the_aggregate_first(database: Any, engine: Engine) -> None:
+    statements: list[str] = []
+    sa_event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    with Session(engine) as session, session.begin():
+        session.add(Order(id=42))
+        Outbox().add(session, event())
+    inserts = [sql.split()[2] for sql in statements if sql.startswith("INSERT")]
+    assert inserts == ["orders", '"outbox_event"']
+    assert len(database.events()) == 1
+
+
+def test_autocommit_is_refused_before_the_session_is_flushed(database: Any, engine: Engine) -> None:
+    with Session(engine.execution_options(isolation_level="AUTOCOMMIT")) as session:
+        session.add(Order(id=42))
+        with pytest.raises(NotInTransaction, match="isolation_level AUTOCOMMIT"):
+            Outbox().add(session, event())
+        session.rollback()
+    assert database.query("SELECT * FROM orders") == database.events() == []
+
+
+def test_begin_does_not_help_against_autocommit(database: Any, engine: Engine) -> None:
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with connection.begin(), pytest.raises(NotInTransaction):
+            Outbox().add(connection, event())
+        with pytest.raises(NotInTransaction):
+            Outbox().add(connection, event())
+        assert not connection.in_transaction()
+    assert database.events() == []
+
+
+def test_begin_in_the_drivers_own_words_does(database: Any, engine: Engine) -> None:
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("BEGIN")
+        Outbox().add(connection, event())
+        connection.exec_driver_sql("ROLLBACK")
+    assert database.events() == []
+
+
+@pytest.mark.parametrize("handle", SYNC_HANDLES)
+def test_sqlalchemys_recipe_for_begin_on_sqlite_is_a_transaction(
+    sqlite_outbox: SqliteDatabase, handle: str
+) -> None:
+    engine = create_engine(f"sqlite:///{sqlite_outbox.path}")
+
+    @sa_event.listens_for(engine, "connect")
+    def let_sqlalchemy_begin(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
+
+    @sa_event.listens_for(engine, "begin")
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    opened = SYNC_HANDLES[handle](engine)
+    Outbox().add(opened, event(1))
+    opened.rollback()
+    Outbox().add(opened, event(2))
+    opened.commit()
+    opened.close()
+    engine.dispose()
+    assert [row["payload"] for row in sqlite_outbox.events()] == [b'{"number":2}']
+
+
+def test_another_dialect_is_refused_by_name(engine: Engine) -> None:
+    engine.dialect.name, name = "oracle", engine.dialect.name
+    with engine.connect() as connection, pytest.raises(InvalidHandle, match="oracle"):
+        Outbox().add(connection, event())
+    engine.dialect.name = name
+
+
+# --- the model -----------------------------------------------------------------------------
+
+
+class ModelBase(DeclarativeBase):
+    pass
+
+
+OutboxEvent = outbox_event_model(ModelBase)
+
+
+def test_the_model_writes_what_add_writes(database: Any, engine: Engine) -> None:
+    moment = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    fields = ("Order", 42, "OrderPaid", {"total": Decimal("9.99")})
+    options: dict[str, Any] = {
+        "headers": HEADERS, "deliver_at": moment, "content_type": "x/y", "idempotency_key": "k",
+    }  # fmt: skip
+    with Session(engine) as session, session.begin():
+        session.add(OutboxEvent(*fields, **options))
+    (modelled,) = database.events()
+    assert len(database.queued()) == 1
+    with Session(engine) as session, session.begin():
+        assert Outbox().add(session, Event(*fields, **options)).duplicates == 1
+        session.execute(delete(OutboxEvent))
+        Outbox().add(session, Event(*fields, **options))
+    (added,) = database.events()
+    for row in (modelled, added):
+        del row["seq"]
+        row["headers"] = json.loads(row["headers"])
+    assert modelled == added
+
+
+def test_the_model_keeps_the_order_of_session_add(database: Any, engine: Engine) -> None:
+    rows = [OutboxEvent("Order", "1", "Counted", n, id=uuid4()) for n in range(20)]
+    with Session(engine) as session, session.begin():
+        session.add_all(rows)
+    assert [int(row["payload"]) for row in database.events()] == list(range(20))
+    with Session(engine) as session:
+        session.add(OutboxEvent("Order", "1", "Counted", 20))
+        session.flush()
+        session.rollback()
+    assert len(database.events()) == len(database.queued()) == 20
+
+
+def test_the_model_reads_back_as_python_values(engine: Engine, database: Any) -> None:
+    moment = datetime(2030, 1, 2, tzinfo=UTC)
+    with Session(engine) as session, session.begin():
+        session.add(OutboxEvent("Order", "1", "Paid", b"\0", headers={"a": "b"}, deliver_at=moment))
+    with Session(engine) as session:
+        row = session.scalars(select(OutboxEvent)).one()
+        assert isinstance(row.id, UUID)
+        assert isinstance(row.seq, int)
+        assert (row.payload, row.headers, row.deliver_at) == (b"\0", {"a": "b"}, moment)
+        assert abs(row.created_at - datetime.now(UTC)) < timedelta(hours=1)
+
+
+def test_the_model_checks_what_event_checks() -> None:
+    with pytest.raises(InvalidEvent, match="NaN"):
+        OutboxEvent("Order", "1", "Paid", {"total": float("nan")})
+    with pytest.raises(InvalidEvent, match="NUL"):
+        OutboxEvent("Order", "1\0", "Paid", {})
+    with pytest.raises(InvalidEvent, match="reference"):
+        OutboxEvent("Order", "1", "Paid", b"x" * 1_048_577)
+
+
+def test_the_model_needs_no_more_than_the_right_to_insert(
+    postgres_outbox: PostgresDatabase, postgres_producer: str
+) -> None:
+    engine = create_engine(postgres_producer.replace("postgresql://", "postgresql+psycopg://"))
+    with Session(engine) as session, session.begin():
+        session.add_all([OutboxEvent("Order", "1", "Paid", {}) for _ in range(3)])
+    engine.dispose()
+    assert len(postgres_outbox.events()) == len(postgres_outbox.queued()) == 3
+
+
+# --- Alembic -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compare_server_default", [False, True])
+def test_alembic_finds_nothing_to_do(
+    database: Any, engine: Engine, compare_server_default: bool
+) -> None:
+    if compare_server_default and isinstance(database, SqliteDatabase):
+        pytest.skip("Alembic wants an IDENTITY there, which SQLite does not have")
+    metadata = MetaData()
+    outbox_event_table(metadata)
+    options = {
+        "include_name": alembic_include_name(),
+        "compare_server_default": compare_server_default,
+    }
+    Base.metadata.drop_all(engine)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, metadata) == []
+
+
+def test_alembic_finds_a_difference_where_there_is_one(engine: Engine) -> None:
+    metadata = MetaData()
+    outbox_event_table(metadata).append_column(Column("extra", Text))
+    Base.metadata.drop_all(engine)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"include_name": alembic_include_name()}
+        )
+        assert [change[0] for change in compare_metadata(context, metadata)] == ["add_column"]
+
+
+def test_create_all_leaves_the_outbox_to_init(engine: Engine) -> None:
+    ModelBase.metadata.create_all(engine)
+    metadata = MetaData()
+    outbox_event_table(metadata, prefix="elsewhere")
+    with pytest.raises(ConfigError, match="commitrelay init"):
+        metadata.create_all(engine)

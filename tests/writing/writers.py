@@ -282,9 +282,7 @@ def psycopg_writer(outbox: Outbox, url: str, autocommit: bool) -> Writer:
 
 
 def psycopg_async_writer(outbox: Outbox, url: str, autocommit: bool) -> Writer:
-    return AsyncWriter(
-        outbox, lambda: psycopg.AsyncConnection.connect(url, autocommit=autocommit)
-    )
+    return AsyncWriter(outbox, lambda: psycopg.AsyncConnection.connect(url, autocommit=autocommit))
 
 
 def asyncpg_writer(outbox: Outbox, url: str, autocommit: bool) -> Writer:
