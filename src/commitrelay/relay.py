@@ -34,7 +34,7 @@ from commitrelay.outage import Outage
 from commitrelay.publisher import DELIVERED, Outcome, Publisher, Refused, Unreachable
 from commitrelay.retry import RetryPolicy
 from commitrelay.route import Route
-from commitrelay.store import Failure, Queued, Settlement, State, Store
+from commitrelay.store import ClaimRequest, Failure, Queued, Settlement, State, Store
 from commitrelay.window import Item, Key, Window
 
 logger = logging.getLogger("commitrelay.relay")
@@ -293,29 +293,31 @@ class Relay:
 
     async def _claim_some(self) -> tuple[bool, bool]:
         """Whether events were found, and whether there is nothing more to be found now."""
-        limit = self.options.batch_size
-        await self._unpark_if_due()
-        buckets = self._leases.buckets
-        if self._clock() >= self._sweep_ends_at or not buckets <= self._swept_buckets:
+        async with self._claim_lock:
+            await self._unpark_if_due()
+            self._begin_sweep_if_due()
+            rows: Sequence[Queued] = ()
+            request = self._window.request(self.options.batch_size, self._leases.buckets)
+            try:
+                rows = await self._claim(request)
+            finally:
+                self._take_in(rows)
+        return bool(rows), len(rows) < self.options.batch_size
+
+    def _begin_sweep_if_due(self) -> None:
+        now, buckets = self._clock(), self._leases.buckets
+        if now >= self._sweep_ends_at or not buckets <= self._swept_buckets:
             self._window.end_sweep()
         self._swept_buckets = buckets
         if self._window.at_sweep_start:
-            self._sweep_ends_at = self._clock() + SWEEP_SECONDS
-        async with self._claim_lock:
-            request = self._window.request(limit, buckets)
-            rows: Sequence[Queued] = ()
-            try:
-                if self._competing:
-                    started = self._clock()
-                    rows = await self._store.claim_heads(
-                        self._leases.fence, limit, self.options.lease_seconds
-                    )
-                    self._claims_valid_until = started + self.options.lease_seconds
-                else:
-                    rows = await self._store.claim(self._leases.fence, request)
-            finally:
-                self._take_in(rows)
-        return bool(rows), len(rows) < limit
+            self._sweep_ends_at = now + SWEEP_SECONDS
+
+    async def _claim(self, request: ClaimRequest) -> Sequence[Queued]:
+        if not self._competing:
+            return await self._store.claim(self._leases.fence, request)
+        valid_seconds = self.options.lease_seconds
+        self._claims_valid_until = self._clock() + valid_seconds
+        return await self._store.claim_heads(self._leases.fence, request.limit, valid_seconds)
 
     def _take_in(self, rows: Sequence[Queued]) -> None:
         if self._window.claim_is_void:

@@ -1,0 +1,89 @@
+"""The SQLite store in memory, slow and unreliable, with a watch on its fence."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+from commitrelay.errors import LeaseLost, StoreUnreachable
+from commitrelay.store import Fence, Settlement
+from commitrelay.stores.sqlite.store import SqliteStore
+from tests.simulation.faults import Faults, Gate
+
+UNRELIABLE = ("renew", "acquire", "claim", "settle", "unpark", "idle")
+
+
+async def inline(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+class UnreliableStore:
+    """Delegates to a real store; calls take time, fail before their effect, or after it."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        clock: Callable[[], float],
+        random: Random,
+        faults: Faults,
+        gate: Gate,
+    ) -> None:
+        self._inner = SqliteStore(":memory:", connection=connection, run=inline, clock=clock)
+        self._connection = connection
+        self._random = random
+        self._faults = faults
+        self._gate = gate
+        self.stale_writes = 0
+        self.faults_seen = 0
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        if name not in UNRELIABLE:
+            return method
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await self._unreliably(lambda: method(*args, **kwargs))
+
+        return call
+
+    async def settle(self, fence: Fence, settlement: Settlement) -> int:
+        return await self._unreliably(lambda: self._settle_and_watch(fence, settlement))
+
+    async def _settle_and_watch(self, fence: Fence, settlement: Settlement) -> int:
+        lease = self._connection.execute(
+            "SELECT 1 FROM outbox_lease WHERE lane = ? AND relay = ? AND token = ?",
+            (fence.lane, fence.relay, fence.token),
+        ).fetchone()
+        before = self._connection.total_changes
+        try:
+            return await self._inner.settle(fence, settlement)
+        except LeaseLost:
+            assert lease is None, "a valid fence was refused"
+            raise
+        finally:
+            if lease is None and self._connection.total_changes != before:
+                self.stale_writes += 1
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+        await self._gate.pass_through()
+
+    async def _unreliably(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        await self._latency()
+        if self._random.random() < self._faults.store_fails:
+            self.faults_seen += 1
+            raise StoreUnreachable("the database does not answer")
+        result = await call()
+        await self._latency()
+        if self._random.random() < self._faults.store_loses_reply:
+            self.faults_seen += 1
+            raise StoreUnreachable("the database's reply was lost")
+        return result
+
+    async def _latency(self) -> None:
+        await asyncio.sleep(self._random.expovariate(1 / 0.003) % 0.05)
+        await self._gate.pass_through()

@@ -1,0 +1,267 @@
+"""A world from a seed: writers, relays, a broker, and what goes wrong; then it heals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import cache
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from commitrelay.relay import Relay, RelayOptions
+from commitrelay.retry import RetryPolicy
+from commitrelay.stores.sqlite.store import SqliteStore
+from tests.simulation import virtual_time
+from tests.simulation.broker import Broker, PublisherKind, ReorderingPublisher, StoppingPublisher
+from tests.simulation.faults import Faults, Gate
+from tests.simulation.store import UnreliableStore, inline
+
+EPOCH = datetime(2100, 1, 1, tzinfo=timezone.utc)  # later than any real clock that runs this
+CHAOS_SECONDS = 15.0
+HEALING_SECONDS = 60.0
+RETRY = RetryPolicy(delays_seconds=(0.5, 1.0, 2.0), jitter=0.2)
+LEASE_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Written:
+    """An event that the application has tried to add."""
+
+    seq: int
+    id: str
+    key: str
+    committed_at: float | None  # None: rolled back
+    deliver_at: float | None
+
+
+@dataclass
+class Actor:
+    """One relay process of the simulation."""
+
+    relay: Relay
+    store: UnreliableStore
+    gate: Gate
+    task: asyncio.Task[None]
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        pick = self.random.choice
+        self.calm = seed % 10 == 0  # nothing goes wrong: then nothing may be delivered twice
+        self.faults = Faults() if self.calm else Faults.drawn(self.random)
+        self.publisher_kind: PublisherKind = pick((ReorderingPublisher, StoppingPublisher))
+        self.options = RelayOptions(
+            strategy=pick(("partitioned", "partitioned", "leader")),
+            order=pick(("strict",) * 9 + ("relaxed",)),
+            on_dead=pick(("block", "skip")),
+            retry=RETRY,
+            batch_size=pick((2, 5, 20)),
+            window=pick((1, 3, 8)),
+            lease_seconds=LEASE_SECONDS,
+            retention_seconds=None,
+        )
+        self.keys = pick((2, 8, 30))
+        self.poison: set[str] = set()
+        self.broker = Broker(self.random, self.faults, self.poison)
+        self.written: list[Written] = []
+        self.actors: list[Actor] = []
+        self.retired: list[Actor] = []
+        self.crashes = 0
+        self.healed_at = 0.0
+        self._next_seq = 1
+        self._connection = fresh_database()
+        self._key_free: dict[str, asyncio.Lock] = {}
+
+    def clock(self) -> float:
+        """The database's clock."""
+        return EPOCH.timestamp() + asyncio.get_running_loop().time()
+
+    async def live(self) -> World:
+        writers = [asyncio.create_task(self._write()) for _ in range(self.random.randint(1, 4))]
+        for _ in range(self.random.randint(1, 3)):
+            self._start_relay()
+        chaos = asyncio.create_task(self._calm() if self.calm else self._chaos())
+        await asyncio.gather(chaos, *writers)
+        self._heal()
+        await self._until_quiet()
+        for actor in self.actors:
+            actor.relay.stop()
+        await asyncio.gather(*(actor.task for actor in self.actors))
+        return self
+
+    # --- the application ------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        for _ in range(self.random.randint(5, 25)):
+            await asyncio.sleep(self.random.expovariate(2.0) % 2)
+            key = f"k{self.random.randrange(self.keys)}"
+            async with self._key_free.setdefault(key, asyncio.Lock()):  # the aggregate's row lock
+                await self._transaction(key)
+
+    async def _transaction(self, key: str) -> None:
+        """Takes its seqs at once, commits them together some time later, or not at all."""
+        random = self.random
+        count = random.choice((1, 1, 1, 3, 10))
+        seqs = range(self._next_seq, self._next_seq + count)
+        self._next_seq += count
+        if random.random() < 0.3:
+            await asyncio.sleep(random.expovariate(1) % 3)
+        commits = random.random() < 0.9
+        now = asyncio.get_running_loop().time()
+        delay = random.uniform(0.01, 5) if random.random() < 0.1 else None
+        for seq in seqs:
+            event = Written(
+                seq,
+                str(UUID(int=random.getrandbits(128))),
+                key,
+                now if commits else None,
+                None if delay is None else now + delay,
+            )
+            self.written.append(event)
+            if random.random() < 0.02 and not self.calm:
+                self.poison.add(event.id)
+            self._insert(event)
+        self._connection.execute("COMMIT" if commits else "ROLLBACK")
+
+    def _insert(self, event: Written) -> None:
+        if not self._connection.in_transaction:
+            self._connection.execute("BEGIN IMMEDIATE")
+        deliver_at = None
+        if event.deliver_at is not None:
+            moment = EPOCH + timedelta(seconds=event.deliver_at)
+            deliver_at = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        self._connection.execute(
+            "INSERT INTO outbox_event (seq, id, aggregate_type, aggregate_id, event_type, payload,"
+            " deliver_at) VALUES (?, ?, 'Thing', ?, 'Happened', ?, ?)",
+            (event.seq, event.id, event.key, str(event.seq).encode(), deliver_at),
+        )
+
+    # --- the relays -----------------------------------------------------------------------
+
+    def _start_relay(self) -> None:
+        gate = Gate()
+        store = UnreliableStore(
+            self._connection,
+            clock=self.clock,
+            random=self.random,
+            faults=self.faults,
+            gate=gate,
+        )
+        name = f"relay-{len(self.actors) + len(self.retired)}"
+        relay = Relay(
+            store,
+            self.publisher_kind(self.broker, name, gate),
+            self.options,
+            name=name,
+            clock=asyncio.get_running_loop().time,
+            random=self.random,
+        )
+        task = asyncio.create_task(relay.run())
+        self.actors.append(Actor(relay, store, gate, task))
+
+    async def _calm(self) -> None:
+        await asyncio.sleep(CHAOS_SECONDS)
+
+    async def _chaos(self) -> None:
+        acts: list[Callable[[], Any]] = [
+            self._kill,
+            self._freeze,
+            self._outage,
+            self._start_relay,
+            self._leave,
+        ]
+        loop = asyncio.get_running_loop()
+        while loop.time() < CHAOS_SECONDS:
+            await asyncio.sleep(self.random.uniform(0.2, 4))
+            self.random.choice(acts)()
+
+    def _kill(self) -> None:
+        if self.actors:
+            actor = self.actors.pop(self.random.randrange(len(self.actors)))
+            actor.task.cancel()
+            self.retired.append(actor)
+            self.crashes += 1
+
+    def _leave(self) -> None:
+        if self.actors:
+            self.random.choice(self.actors).relay.stop()
+
+    def _freeze(self) -> None:
+        if self.actors:
+            gate = self.random.choice(self.actors).gate
+            gate.close()
+            self.crashes += 1
+            seconds = self.random.uniform(0.1, 3 * LEASE_SECONDS)
+            asyncio.get_running_loop().call_later(seconds, gate.open)
+
+    def _outage(self) -> None:
+        self.faults.broker_is_down = True
+        seconds = self.random.uniform(0.5, 8)
+        asyncio.get_running_loop().call_later(
+            seconds, lambda: setattr(self.faults, "broker_is_down", False)
+        )
+
+    def _heal(self) -> None:
+        self.healed_at = asyncio.get_running_loop().time()
+        self.faults.heal()
+        for actor in self.actors:
+            actor.gate.open()
+        self._start_relay()
+
+    async def _until_quiet(self) -> None:
+        """Until nothing can be delivered any more, or the time for it is up."""
+        loop = asyncio.get_running_loop()
+        observer = SqliteStore(
+            ":memory:", connection=self._connection, run=inline, clock=self.clock
+        )
+        while loop.time() < self.healed_at + HEALING_SECONDS:
+            await asyncio.sleep(1)
+            if await observer.idle(1) and not self._rows("state = 2"):
+                await asyncio.sleep(1)
+                return
+
+    # --- for the checks -------------------------------------------------------------------
+
+    def _rows(self, where: str) -> list[tuple[Any, ...]]:
+        return self._connection.execute(
+            f"SELECT seq, state, last_error FROM outbox_queue WHERE {where}"
+        ).fetchall()
+
+    def queue(self) -> dict[int, tuple[int, str | None]]:
+        return {seq: (state, error) for seq, state, error in self._rows("1")}
+
+    def journalled(self) -> int:
+        total = self._connection.execute("SELECT sum(events) FROM outbox_delivery").fetchone()[0]
+        return total or 0
+
+
+@cache
+def _template() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    asyncio.new_event_loop().run_until_complete(
+        SqliteStore(":memory:", connection=connection, run=inline).initialise()
+    )
+    return connection
+
+
+def fresh_database() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    _template().backup(connection)
+    return connection
+
+
+def simulate(seed: int) -> World:
+    with contextlib.suppress(RuntimeError):
+        _template()
+    return virtual_time.run(_live(seed))
+
+
+async def _live(seed: int) -> World:
+    return await World(seed).live()
