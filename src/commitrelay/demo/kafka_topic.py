@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 from commitrelay.demo.ledger import Received
@@ -12,6 +14,7 @@ from commitrelay.format import EVENT_ID
 from commitrelay.publishers.kafka import KafkaSettings
 
 PARTITIONS = 6
+REACH_SECONDS = 5.0
 TIMEOUT_SECONDS = 20.0
 MAX_MESSAGES = 5000
 
@@ -29,10 +32,12 @@ class KafkaTopic:
         from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415
         from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415
 
-        topic = NewTopic(self.name, num_partitions=PARTITIONS)
-        admin = self._admin()
-        self._wait(admin.create_topics([topic], operation_timeout=TIMEOUT_SECONDS))
-        # No group: this consumer reads all partitions from their beginning and commits nothing.
+        with self._errors():
+            admin = self._admin()
+            admin.list_topics(timeout=REACH_SECONDS)
+            topic = NewTopic(self.name, num_partitions=PARTITIONS)
+            _wait(admin.create_topics([topic], operation_timeout=TIMEOUT_SECONDS))
+        # It joins no group: it reads all partitions from their beginning and commits nothing.
         self._consumer = Consumer(
             {
                 **self._settings.client(),
@@ -53,27 +58,33 @@ class KafkaTopic:
             self._consumer.close()
 
     def remove(self) -> None:
-        admin = self._admin()
-        self._wait(admin.delete_topics([self.name], operation_timeout=TIMEOUT_SECONDS))
+        with self._errors():
+            admin = self._admin()
+            _wait(admin.delete_topics([self.name], operation_timeout=TIMEOUT_SECONDS))
 
     def _admin(self) -> Any:
-        """Keep it until its futures are done: they end with it."""
+        """A client; to be kept until its futures are done, for they end with it."""
         from confluent_kafka.admin import AdminClient  # noqa: PLC0415
 
         return AdminClient(self._settings.client())
 
-    def _wait(self, futures: dict[str, Future[None]]) -> None:
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415
 
         try:
-            for future in futures.values():
-                future.result(TIMEOUT_SECONDS + 5)
+            yield
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             text = self._settings.hide_secrets(f"{self._settings}: {reason.str()}")
             if reason.code() < 0:
                 raise BrokerUnreachable(f"{text}: check its address, and that it runs") from None
             raise PublisherError(text) from None
+
+
+def _wait(futures: dict[str, Future[None]]) -> None:
+    for future in futures.values():
+        future.result(TIMEOUT_SECONDS + 5)
 
 
 def _is_message(message: Any) -> bool:

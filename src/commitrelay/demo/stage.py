@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -94,6 +94,7 @@ class Stage:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.finish = threading.Event()
+        self._undo = ExitStack()
         self._ledger = Ledger()
         self._run = uuid4().hex[:10]
         self._directory, self._temporary = _directory(script, self._run)
@@ -125,15 +126,20 @@ class Stage:
         return None if self._temporary else self._directory
 
     def __enter__(self) -> Self:
-        try:
+        with ExitStack() as undo:
             self._directory.mkdir(parents=True, exist_ok=True)
+            if self._temporary:
+                undo.callback(shutil.rmtree, self._directory, ignore_errors=True)
             self._place.prepare()
+            if self.script.database is not None:
+                undo.callback(_tolerant, self._place.remove)
             asyncio.run(initialise(registry.database(self._place.url, self._place.names)))
             self._place.create_orders()
             self._topic.prepare()
-        except BaseException:
-            self._take_down()
-            raise
+            if self.script.publish is not None:
+                undo.callback(_tolerant, self._topic.remove)
+            undo.callback(_tolerant, self._topic.close)
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(
@@ -142,10 +148,10 @@ class Stage:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._shop.stop()
-        self._relay.stop()
-        self._consumer.stop()
-        self._take_down()
+        with self._undo:
+            self._shop.stop()
+            self._relay.stop()
+            self._consumer.stop()
 
     def play(self, show: Callable[[Snapshot], None]) -> Report:
         """Run until the time is over or `finish` is set, then drain and count."""
@@ -236,17 +242,6 @@ class Stage:
             publisher=self._topic.title,
         )
 
-    def _take_down(self) -> None:
-        """Remove what this run created; what cannot be removed is no reason to hide its result."""
-        with suppress(Exception):
-            self._topic.close()
-        if self.script.publish is not None:
-            _tolerant(self._topic.remove)
-        if self.script.database is not None:
-            _tolerant(self._place.remove)
-        if self._temporary:
-            shutil.rmtree(self._directory, ignore_errors=True)
-
 
 class RelayThread:
     """A relay in a thread with an event loop of its own, as an application might embed it."""
@@ -333,6 +328,7 @@ def _directory(script: Script, run: str) -> tuple[Path, bool]:
 
 
 def _tolerant(remove: Callable[[], None]) -> None:
+    """What cannot be removed is no reason to hide the result."""
     try:
         remove()
     except Exception as error:
