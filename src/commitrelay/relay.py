@@ -4,7 +4,7 @@ Five loops run beside each other and talk through the `Window` of events in hand
 
 * ``_feed``    claims deliverable events while there is room;
 * ``_send``    hands ready events to the publisher, several batches at a time;
-* ``_settle``  writes what became of them, joining finished batches into one transaction;
+* `Settler`    writes what became of them, joining finished batches into one transaction;
 * ``_hold``    keeps the lease alive and the share of buckets fair;
 * ``_recover`` waits out a broker that fails, then starts afresh.
 
@@ -21,20 +21,20 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from commitrelay.errors import BrokerUnreachable, ConfigError, LeaseLost, StoreUnreachable
 from commitrelay.format import Composer, Plain
 from commitrelay.leases import ALL_BUCKETS, Leases
 from commitrelay.maintenance import purge_forever
+from commitrelay.options import RelayOptions, RelayStats
 from commitrelay.outage import Outage
 from commitrelay.publisher import DELIVERED, Outcome, Publisher, Refused, Unreachable
-from commitrelay.retry import RetryPolicy
 from commitrelay.route import Route
-from commitrelay.store import ClaimRequest, Failure, Queued, Settlement, State, Store
+from commitrelay.settler import Settler
+from commitrelay.store import ClaimRequest, Failure, Queued, State, Store
 from commitrelay.window import Item, Key, Window
 
 logger = logging.getLogger("commitrelay.relay")
@@ -47,41 +47,6 @@ UNPARK_LIMIT = 5000
 
 FIRST_NAP_SECONDS = 0.005
 """After finding something, a relay looks again this soon; then ever later, up to the poll."""
-
-
-@dataclass(frozen=True, slots=True)
-class RelayOptions:
-    """How a relay delivers. The defaults are safe and fast."""
-
-    lane: str = "default"
-    strategy: Literal["partitioned", "leader", "competing"] = "partitioned"
-    order: Literal["strict", "relaxed"] = "strict"
-    on_dead: Literal["block", "skip"] = "block"
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    batch_size: int = 1000
-    window: int = 8  # batches at the broker at a time
-    poll_seconds: float = 0.1
-    lease_seconds: float = 30.0
-    until: Literal["stopped", "once", "drained"] = "stopped"
-    retention_seconds: float | None = 7 * 86400.0  # None: published events are kept for ever
-
-    def __post_init__(self) -> None:
-        for name in ("batch_size", "window", "poll_seconds", "lease_seconds"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be more than 0, not {getattr(self, name)}")
-
-
-@dataclass(slots=True)
-class RelayStats:
-    """What a relay has done since it started."""
-
-    published: int = 0
-    refused: int = 0
-    retried: int = 0
-    dead: int = 0
-    unreachable: int = 0
-    lease_lost: int = 0
-    in_flight: int = 0
 
 
 class Relay:
@@ -116,6 +81,10 @@ class Relay:
         self._start_afresh()
 
     def _start_afresh(self) -> None:
+        self._halted = asyncio.Event()
+        self._feed_stirred = asyncio.Event()
+        self._send_stirred = asyncio.Event()
+        self._hold_stirred = asyncio.Event()
         capabilities = self._publisher.capabilities
         strict = self.options.order == "strict"
         batch_size, window = self.options.batch_size, self.options.window
@@ -128,8 +97,14 @@ class Relay:
         )
         self._publishing: set[asyncio.Task[None]] = set()
         self._epoch = 0  # grows when all in hand is given up: results of older ones are void
-        self._settlement = Settlement()
-        self._refused_keys: list[Key] = []
+        self._settler = Settler(
+            self._store,
+            self._window,
+            fence=lambda: self._leases.fence,
+            outage=self._outage("database"),
+            on_settled=self._feed_stirred.set,
+            on_lease_lost=self._lose_everything,
+        )
         self._claim_lock = asyncio.Lock()
         self._claims_valid_until = 0.0
         self._unpark_at = 0.0
@@ -137,13 +112,6 @@ class Relay:
         self._swept_buckets: frozenset[int] = frozenset()
         self._halt_reason: str | None = None
         self._broker_outage = self._outage("broker", most_seconds=15.0)
-        self._halted = asyncio.Event()
-        self._settled = asyncio.Event()
-        self._settled.set()
-        self._feed_stirred = asyncio.Event()
-        self._send_stirred = asyncio.Event()
-        self._settle_stirred = asyncio.Event()
-        self._hold_stirred = asyncio.Event()
 
     # --- life -----------------------------------------------------------------------------
 
@@ -205,7 +173,13 @@ class Relay:
                 feed = self._tasks.create_task(self._feed())
                 rest = [
                     self._tasks.create_task(loop())
-                    for loop in (self._send, self._settle, self._hold, self._recover, self._purge)
+                    for loop in (
+                        self._send,
+                        self._settler.run,
+                        self._hold,
+                        self._recover,
+                        self._purge,
+                    )
                 ]
                 await self._stopping.wait()
                 await feed
@@ -222,7 +196,7 @@ class Relay:
                 while self._publishing:
                     await asyncio.wait(self._publishing)
                 self._forget_unsent()
-                await self._all_settled()
+                await self._settler.all_settled()
                 await self._leases.leave()
 
     def _check_lease_length(self) -> None:
@@ -275,7 +249,7 @@ class Relay:
                 await self._pause(outage.goes_on(error))
                 continue
             except LeaseLost:
-                self._give_up_all(epoch)
+                self._lose_lease(epoch)
                 continue
             outage.is_over()
             if found:
@@ -325,11 +299,12 @@ class Relay:
             self._release([row.seq for row in rows])
             return
         items: list[Item] = []
+        blocked: list[int] = []
         unfit: dict[Key, tuple[Queued, str]] = {}
         compose = self._compose
         for row in rows:
             if row.blocked or row.key in unfit:
-                self._settlement.parked.append(row.seq)
+                blocked.append(row.seq)
                 self._window.skip(row.key)
                 continue
             try:
@@ -343,8 +318,8 @@ class Relay:
             self._window.end_sweep()
         elif rows[-1].state == State.PENDING:
             self._window.raise_floor(rows[-1].seq)
+        self._settler.park(blocked)
         self._send_stirred.set()
-        self._results_are_in()
 
     async def _unpark_if_due(self) -> None:
         """Let followers of keys that nothing blocks any more back into the hot scan.
@@ -367,7 +342,7 @@ class Relay:
             or not self._leases.settled_down
             or self._halted.is_set()
             or self._window
-            or not self._settled.is_set()
+            or not self._settler.is_idle
         ):
             return False
         if self._leases.paused or until == "once":
@@ -445,13 +420,12 @@ class Relay:
         else:
             delivered = self._digest_failures(batch, outcomes)
         self._window.landed(delivered, len(delivered))
-        self._settlement.delivered.extend([row.seq for row, _message in delivered])
+        self._settler.deliver([row.seq for row, _message in delivered])
         if any(row.attempts for row, _message in delivered):
             self._unpark_at = 0.0
         self.stats.published += len(delivered)
         if delivered and not self._halted.is_set():
             self._broker_outage.is_over()
-        self._results_are_in()
 
     def _digest_failures(self, batch: list[Item], outcomes: Sequence[Outcome]) -> list[Item]:
         delivered: list[Item] = []
@@ -478,9 +452,7 @@ class Relay:
         attempts = row.attempts + 1
         delay = self.options.retry.delay_seconds(attempts, self._random)
         blocks = self.options.on_dead == "block"
-        self._settlement.failures.append(Failure(row.seq, reason, delay, blocks))
-        self._settlement.parked.extend(waiting)
-        self._refused_keys.append(row.key)
+        self._settler.fail(row, Failure(row.seq, reason, delay, blocks), waiting)
         self.stats.refused += 1
         event = f"{row.event_type} {row.id} of {row.aggregate_type} {row.aggregate_id}"
         if delay is None:
@@ -489,46 +461,6 @@ class Relay:
         else:
             self.stats.retried += 1
             logger.warning("%s refused, again in %.1f s: %s", event, delay, reason)
-
-    # --- settle ---------------------------------------------------------------------------
-
-    def _results_are_in(self) -> None:
-        if self._settlement:
-            self._settled.clear()
-            self._settle_stirred.set()
-
-    async def _settle(self) -> None:
-        outage = self._outage("database")
-        while True:
-            await self._settle_stirred.wait()
-            self._settle_stirred.clear()
-            while self._settlement:
-                settlement, self._settlement = self._settlement, Settlement()
-                keys, self._refused_keys = self._refused_keys, []
-                await self._write(settlement, keys, outage)
-            self._settled.set()
-
-    async def _write(self, settlement: Settlement, keys: list[Key], outage: Outage) -> None:
-        epoch = self._epoch
-        while True:
-            try:
-                await self._store.settle(self._leases.fence, settlement)
-            except StoreUnreachable as error:
-                await asyncio.sleep(outage.goes_on(error))
-            except LeaseLost:
-                self._give_up_all(epoch)
-            else:
-                outage.is_over()
-                break
-            if epoch != self._epoch:
-                return
-        if epoch == self._epoch:
-            self._window.settled(settlement.delivered)
-            self._window.settled([failure.seq for failure in settlement.failures], keys)
-            self._feed_stirred.set()
-
-    async def _all_settled(self) -> None:
-        await self._settled.wait()
 
     # --- lease ----------------------------------------------------------------------------
 
@@ -548,7 +480,7 @@ class Relay:
                 self._send_stirred.set()
                 await self._stirred(self._hold_stirred, self._leases.renew_in_seconds)
             else:
-                self._give_up_all(epoch)
+                self._lose_lease(epoch)
 
     async def _renew(self) -> bool:
         if not self._leases.yielding:
@@ -556,18 +488,19 @@ class Relay:
         async with self._claim_lock:  # no bucket is given up while a claim may bring its events
             return await self._leases.renew(self._window.buckets)
 
-    def _give_up_all(self, epoch: int) -> None:
+    def _lose_lease(self, epoch: int) -> None:
+        """As `_lose_everything`, unless that has happened since `epoch`."""
+        if epoch == self._epoch:
+            self._lose_everything()
+
+    def _lose_everything(self) -> None:
         """The lease is lost: another relay owns these keys now. Forget them, then join again."""
-        if epoch != self._epoch:
-            return
         logger.warning("lease of %s lost: another relay took over", self.name)
         self.stats.lease_lost += 1
         self._epoch += 1
         self._leases.lose()
         self._window.clear()
-        self._settlement = Settlement()
-        self._refused_keys = []
-        self._settled.set()
+        self._settler.forget()
         self._halt(None)
         self._hold_stirred.set()
 
@@ -583,12 +516,14 @@ class Relay:
             await self._halted.wait()
             while self._publishing:
                 await asyncio.wait(self._publishing)
-            await self._all_settled()
+            await self._settler.all_settled()
             self._forget_unsent()
-            await self._all_settled()
+            await self._settler.all_settled()
             reason, self._halt_reason = self._halt_reason, None
             if reason is not None:
                 await self._pause(self._broker_outage.goes_on(reason))
+            if self._stopping.is_set():
+                return
             try:
                 await self._publisher.recover()
             except BrokerUnreachable as error:
@@ -604,9 +539,8 @@ class Relay:
 
     def _release(self, seqs: list[int]) -> None:
         """In the competing strategy, what was claimed is marked so and has to be let go."""
-        if self._competing and seqs:
-            self._settlement.released.extend(seqs)
-            self._results_are_in()
+        if self._competing:
+            self._settler.release(seqs)
 
     # --- duties ---------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ it has landed, while other keys flow past. Otherwise everything flows in the ord
 
 Three races are closed here, because claims overlap with settlements and read ahead:
 
-* An event of a key that was refused must not be sent until the refusal is in the database,
-  and not from a claim that was read before it was: `refuse`, `settled`.
-* A key of which an event was passed over is passed over until the sweep starts again below
-  that event, or a later one would overtake it: `skip`.
+* A key of which an event was passed over is skipped until the sweep starts again below that
+  event, or a later one would overtake it: `skip`.
+* A key that was refused is skipped until the refusal is in the database and a sweep begins
+  after that: `refuse`, `settled`.
 * After `clear` (the broker failed, the lease was lost) the claim under way is void.
 """
 
@@ -37,7 +37,6 @@ class Window:
         self._held: dict[int, int] = {}  # seq → bucket
         self._flying = 0
         self._refused: set[Key] = set()  # not yet settled
-        self._refused_during_claim: set[Key] = set()
         self._skipped: set[Key] = set()
         self._floor = 0  # what the current sweep has read
         self._ceiling = 0  # the highest seq in hand when it began
@@ -65,10 +64,11 @@ class Window:
     @property
     def skips_in_vain(self) -> bool:
         """Whether a key that is passed over could be taken in hand again."""
-        return any(self._has_room_for_key(key) for key in self._skipped)
+        return any(self._may_return(key) for key in self._skipped)
 
-    def _has_room_for_key(self, key: Key) -> bool:
-        return len(self._followers.get(key, ())) <= self._key_limit // 2
+    def _may_return(self, key: Key) -> bool:
+        few = len(self._followers.get(key, ())) <= self._key_limit // 2
+        return few and key not in self._refused
 
     @property
     def at_sweep_start(self) -> bool:
@@ -91,15 +91,13 @@ class Window:
         """What to claim next. From here to `accept`, a claim is under way."""
         self._claiming = True
         self._claim_is_void = False
-        self._refused_during_claim.clear()
         floor = self._floor
+        may_meet_held = floor == 0 or floor < self._ceiling
         return ClaimRequest(
             limit=limit,
             buckets=buckets,
             above_seq=floor,
-            exclude_seqs=(
-                [seq for seq in self._held if seq > floor] if floor < self._ceiling else ()
-            ),
+            exclude_seqs=[seq for seq in self._held if seq > floor] if may_meet_held else (),
             exclude_keys=list(self._skipped),
         )
 
@@ -108,7 +106,7 @@ class Window:
         self._claiming = False
         if self._claim_is_void:
             return
-        if self._one_per_key or self._refused or self._refused_during_claim or self._skipped:
+        if self._one_per_key or self._skipped:
             for item in items:
                 self._accept_one(item)
         else:
@@ -125,7 +123,7 @@ class Window:
         """Start over from the lowest seq: late commits and skipped events are found again."""
         self._floor = 0
         self._ceiling = max(self._held, default=0)
-        self._skipped = {key for key in self._skipped if not self._has_room_for_key(key)}
+        self._skipped = {key for key in self._skipped if not self._may_return(key)}
 
     def skip(self, key: Key) -> None:
         """An event of this key was read and not taken: leave the key to the next sweep."""
@@ -135,9 +133,6 @@ class Window:
         row = item[0]
         key = row.key
         if key in self._skipped:
-            return
-        if key in self._refused or key in self._refused_during_claim:
-            self._skipped.add(key)
             return
         if not self._one_per_key:
             self._ready.append(item)
@@ -200,8 +195,6 @@ class Window:
         for seq in seqs:
             held.pop(seq, None)
         self._refused.difference_update(refused_keys)
-        if self._claiming:
-            self._refused_during_claim.update(refused_keys)
 
     def clear(self) -> list[int]:
         """Forget all that is in hand (nothing may be flying); the seqs that were not sent."""
