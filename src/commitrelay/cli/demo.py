@@ -38,7 +38,7 @@ def run(request: Request) -> int:
         title = f"orders on {stage.database_title}, events to {stage.topic_title}"
         with view.choose(title, script.writers, quiet=quiet) as shown:
             report = stage.play(shown.show)
-        kept = stage.kept_directory
+        kept = stage.kept
     if quiet:
         print_json(asdict(report))
     else:
@@ -46,8 +46,8 @@ def run(request: Request) -> int:
         *facts, verdict = view.summary(report).splitlines()
         print("\n".join(facts))
         print(style(verdict, BOLD, GREEN if report.ok else RED))
-        if kept:
-            print(f"Database and topics are in {kept}.")
+        for noun, url in kept.items():
+            print(f"Kept {noun}: {url}")
     return OK if report.ok else FAILURE
 
 

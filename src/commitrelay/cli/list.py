@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from commitrelay.admin import MAX_LISTED, STATUSES, Admin
 from commitrelay.cli.command import JSON, OK, Command, Option, Request
-from commitrelay.cli.output import moment, print_json, table
+from commitrelay.cli.output import age, print_json, table
 from commitrelay.cli.show import as_json
 from commitrelay.cli.style import DIM, Style
 from commitrelay.kinds import Choice, Integer, Text
@@ -46,12 +47,13 @@ async def _events(request: Request, limit: int) -> Sequence[EventRecord]:
 
 
 def _text(events: Sequence[EventRecord]) -> str:
+    now = datetime.now(UTC)
     several = len({story.lane for event in events for story in event.deliveries}) > 1
     rows = [
         (
             str(event.seq),
             event.id,
-            moment(event.created_at),
+            age((now - event.created_at).total_seconds()),
             ", ".join(
                 f"{story.lane}: {story.status}" if several else story.status
                 for story in event.deliveries
@@ -62,7 +64,7 @@ def _text(events: Sequence[EventRecord]) -> str:
         )
         for event in events
     ]
-    return table(("seq", "id", "added", "status", "type", "aggregate"), rows)
+    return table(("seq", "id", "age", "status", "type", "aggregate"), rows)
 
 
 COMMAND = Command(

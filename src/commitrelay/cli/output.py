@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 from commitrelay.cli.style import BOLD, GREEN, RED, YELLOW, Style
 
+_NUMBER = re.compile(r"–|[\d,]+\+?|[\d.]+m?s|\d+[mhd]\d+[smh]")
 STATUS_COLOURS = {
     "published": GREEN,
     "retrying": YELLOW,
@@ -26,7 +28,7 @@ def print_json(value: object) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Aligned columns; numbers to the right. On a terminal the last column gives way."""
+    """Aligned columns; numbers to the right. On a terminal the last two columns give way."""
     cells = [[plain(cell) for cell in row] for row in rows]
     numeric = [
         bool(cells) and all(_looks_numeric(row[index]) for row in cells)
@@ -96,14 +98,15 @@ def _as_json(value: Any) -> Any:
 
 
 def _looks_numeric(cell: str) -> bool:
-    return cell == "–" or cell[:1].isdigit()
+    return _NUMBER.fullmatch(cell) is not None
 
 
 def _fit(widths: list[int]) -> None:
     if sys.stdout.isatty():
         room = shutil.get_terminal_size((80, 24)).columns
-        spare = room - (sum(widths) + 2 * (len(widths) - 1))
-        widths[-1] = max(8, widths[-1] + min(0, spare))
+        for column in (-1, -2):
+            excess = sum(widths) + 2 * (len(widths) - 1) - room
+            widths[column] = min(widths[column], max(8, widths[column] - excess))
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:

@@ -41,16 +41,16 @@ class Place(Protocol):
 def place_of(url: str, run: str) -> Place:
     """The place for a database URL; `run` keeps it apart from other runs and other tables."""
     if dialect_of(url) == "sqlite":
-        return SqlitePlace(url, run)
-    return PostgresPlace(url, run)
+        return SqlitePlace(url, Names(None, f"demo_{run}"))
+    return PostgresPlace(url, Names(f"commitrelay_demo_{run}", "outbox"))
 
 
 class SqlitePlace:
     title = "SQLite"
 
-    def __init__(self, url: str, run: str) -> None:
+    def __init__(self, url: str, names: Names) -> None:
         self.url = url
-        self.names = Names(None, f"demo_{run}")
+        self.names = names
         self._advance = self.names.fill(_read("sqlite/advance.sql"))
 
     def connect(self) -> sqlite3.Connection:
@@ -83,9 +83,9 @@ class SqlitePlace:
 class PostgresPlace:
     title = "PostgreSQL"
 
-    def __init__(self, url: str, run: str) -> None:
+    def __init__(self, url: str, names: Names) -> None:
         self.url = url
-        self.names = Names(f"commitrelay_demo_{run}", "outbox")
+        self.names = names
         self._advance = self.names.fill(_read("postgres/advance.sql"))
 
     def connect(self) -> Any:

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,14 +18,15 @@ from uuid import uuid4
 
 from commitrelay import registry
 from commitrelay.admin import initialise
-from commitrelay.daemon import relay_of, run_async
+from commitrelay.demo.consumer import Consumer
 from commitrelay.demo.ledger import Ledger
-from commitrelay.demo.place import place_of
+from commitrelay.demo.place import Place, SqlitePlace, place_of
+from commitrelay.demo.relay_thread import RelayThread
 from commitrelay.demo.shop import Shop
-from commitrelay.demo.topic import Topic, topic_of
+from commitrelay.demo.topic import FileTopic, Topic, topic_of
 from commitrelay.errors import CommitrelayError, StoreError
-from commitrelay.relay import Relay
-from commitrelay.settings import LaneSettings, Settings
+from commitrelay.settings import Settings
+from commitrelay.sql import Names
 from commitrelay.urls import scrub
 
 REFRESH_SECONDS = 0.25
@@ -96,12 +97,18 @@ class Stage:
         self.finish = threading.Event()
         self._undo = ExitStack()
         self._ledger = Ledger()
-        self._run = uuid4().hex[:10]
-        self._directory, self._temporary = _directory(script, self._run)
-        database = script.database or f"sqlite:///{self._directory / 'orders.db'}"
-        publish = script.publish or (self._directory / "topics").as_uri()
-        self._place = place_of(database, self._run)
-        self._topic = topic_of(publish, self._run)
+        run = uuid4().hex[:10]
+        self._directory, self._temporary = _directory(script, run)
+        self._place: Place = (
+            SqlitePlace(f"sqlite:///{self._directory / 'orders.db'}", Names())
+            if script.database is None
+            else place_of(script.database, run)
+        )
+        self._topic: Topic = (
+            FileTopic((self._directory / "topics").as_uri(), "orders")
+            if script.publish is None
+            else topic_of(script.publish, run)
+        )
         self._relay = RelayThread(self._settings())
         self._consumer = Consumer(self._topic, self._ledger)
         self._shop = Shop(
@@ -121,9 +128,16 @@ class Stage:
         return self._topic.title
 
     @property
-    def kept_directory(self) -> Path | None:
-        """Where database and topics are to be found afterwards."""
-        return None if self._temporary else self._directory
+    def kept(self) -> dict[str, str]:
+        """What stays behind, and where."""
+        if self._temporary:
+            return {}
+        places = {"database": self._place.url, "topics": self._topic.url}
+        if self.script.database is not None:
+            del places["database"]
+        if self.script.publish is not None:
+            del places["topics"]
+        return places
 
     def __enter__(self) -> Self:
         with ExitStack() as undo:
@@ -241,83 +255,6 @@ class Stage:
             database=self._place.title,
             publisher=self._topic.title,
         )
-
-
-class RelayThread:
-    """A relay in a thread with an event loop of its own, as an application might embed it."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.failure: Exception | None = None
-        self._settings = settings
-        self._relay: Relay | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="relay")
-
-    @property
-    def published(self) -> int:
-        return 0 if self._relay is None else self._relay.stats.published
-
-    def start(self) -> None:
-        self._thread.start()
-        self._ready.wait()
-
-    def wake(self) -> None:
-        if self._relay is not None:
-            self._relay.wake()
-
-    def stop(self) -> None:
-        """Finish what is in flight, and wait for that."""
-        if self._loop is not None and self._relay is not None and self._thread.is_alive():
-            with suppress(RuntimeError):  # the loop has ended meanwhile
-                self._loop.call_soon_threadsafe(self._relay.stop)
-            self._thread.join()
-
-    def _serve(self) -> None:
-        try:
-            run_async(self._deliver())
-        except Exception as error:
-            self.failure = error
-        finally:
-            self._ready.set()
-
-    async def _deliver(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._relay = relay_of(LaneSettings("default", self._settings))
-        self._ready.set()
-        await self._relay.run()
-
-
-class Consumer:
-    """Reads the topic in a thread and enters what it finds into the ledger."""
-
-    def __init__(self, topic: Topic, ledger: Ledger) -> None:
-        self.failure: Exception | None = None
-        self._topic = topic
-        self._ledger = ledger
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._consume, name="consumer")
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Read to the end of the topic, for what came twice comes last."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _consume(self) -> None:
-        try:
-            while True:
-                stopping = self._stopping.is_set()
-                messages = self._topic.poll()
-                if messages:
-                    self._ledger.received(messages)
-                elif stopping:
-                    return
-        except Exception as error:
-            self.failure = error
 
 
 def _directory(script: Script, run: str) -> tuple[Path, bool]:

@@ -52,22 +52,21 @@ class Lines:
 
     def __enter__(self) -> Self:
         print(f"commitrelay demo: {self._title}. Ctrl-C stops it.")
-        print(EXPLANATION)
+        print(textwrap.fill(EXPLANATION, 79))
         return self
 
     def __exit__(self, *exception: object) -> None:
         pass
 
     def show(self, snapshot: Snapshot) -> None:
-        if snapshot.seconds < self._next and snapshot.phase != "done":
+        if snapshot.seconds < self._next or snapshot.phase == "done":
             return
         self._next = snapshot.seconds + 1
         rate = _rate(self._last, snapshot)
         self._last = (snapshot.seconds, snapshot.consumed)
         print(
             f"{clock(snapshot.seconds)}  {rate:>6,.0f} events/s  lag {snapshot.lag_ms_p50:>4.0f} ms"
-            f"  backlog {snapshot.backlog:>6,}  committed {snapshot.added:>9,}"
-            f"  received {snapshot.consumed:>9,}",
+            f"  backlog {snapshot.backlog:>5,}  received {snapshot.consumed:>9,}",
             flush=True,
         )
 
@@ -169,10 +168,10 @@ def summary(report: Report) -> str:
     """The result in words, for people."""
     lines = [
         f"{report.added:,} events committed, {report.consumed:,} received in "
-        f"{report.seconds:.1f} s: {report.events_per_second:,.0f} events/s, "
-        f"lag {report.lag_ms_p50:.0f} ms (p99 {report.lag_ms_p99:.0f} ms).",
-        f"{report.rolled_back:,} events rolled back, "
-        f"{report.delivered_after_rollback:,} of them delivered.",
+        f"{report.seconds:.1f} s: {report.events_per_second:,.0f} events/s.",
+        f"Lag {report.lag_ms_p50:.0f} ms (p99 {report.lag_ms_p99:.0f} ms). "
+        f"{report.rolled_back:,} events rolled back, {report.delivered_after_rollback:,} of them "
+        "delivered.",
     ]
     verdict = (
         "Everything that was committed was delivered, once and in order."
@@ -242,19 +241,16 @@ def _checks(now: Snapshot) -> Any:
     from rich.text import Text  # noqa: PLC0415
 
     text = Text()
-    lost: tuple[str, int | None] = ("lost", now.backlog if now.phase == "done" else None)
-    for label, value in (
-        lost,
-        ("duplicates", now.duplicates),
-        ("out of order", now.out_of_order),
-    ):
-        if value is None:
-            text.append("· lost: counted at the end   ", "dim")
-        elif value == 0:
+    results = {"duplicates": now.duplicates, "out of order": now.out_of_order}
+    if now.phase == "done":
+        results = {"lost": now.backlog, **results}
+    for label, value in results.items():
+        if value == 0:
             text.append("✔ ", "green").append(f"{label} 0   ")
         else:
             text.append(f"✘ {label} {value:,}   ", "bold red")
-    return text.append(f"{now.rolled_back:,} rolled back", "dim")
+    text.append(f"{now.rolled_back:,} rolled back", "dim")
+    return text if now.phase == "done" else text.append("   lost: see the end", "dim")
 
 
 def _rate(last: tuple[float, int], now: Snapshot) -> float:
