@@ -18,7 +18,8 @@ from typing import Any, Literal, TypeVar
 from commitrelay import registry
 from commitrelay.errors import ConfigError, StoreUnreachable
 from commitrelay.format import Plain
-from commitrelay.relay import Relay, RelayOptions
+from commitrelay.options import RelayOptions
+from commitrelay.relay import Relay
 from commitrelay.retry import Backoff, RetryPolicy
 from commitrelay.route import Route
 from commitrelay.settings import LaneSettings, Settings

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -49,3 +52,14 @@ def test_the_generated_parts_are_up_to_date() -> None:
         check=False,
     )
     assert check.returncode == 0, check.stderr
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    extras = project["project"]["optional-dependencies"].values()
+    wanted = [*chain(*extras), *chain(*project["dependency-groups"].values())]
+    wanted += [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    page = (ROOT / "docs/dependencies.md").read_text("utf-8")
+    for requirement in wanted:
+        name = re.split(r"[\[<>=~ ]", requirement)[0]
+        assert name == "commitrelay" or f"| {name} |" in page

@@ -94,7 +94,7 @@ class PostgresPlace:
         except ImportError:
             raise MissingExtra("postgres", "the demo on PostgreSQL") from None
         try:
-            return psycopg.connect(self.url)
+            return psycopg.connect(self.url, connect_timeout=10)
         except psycopg.OperationalError as error:
             raise StoreUnreachable(f"cannot connect to PostgreSQL: {scrub(str(error))}") from None
 
