@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -25,6 +26,7 @@ TEXT_CONTENT_TYPE = "text/plain; charset=utf-8"
 BYTES_CONTENT_TYPE = "application/octet-stream"
 
 _FORBIDDEN = {"\x00": "NUL", "\r": "CR", "\n": "LF"}
+_find_forbidden = re.compile("[\x00\r\n\ud800-\udfff]").search
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +101,15 @@ def _check_name(name: str, value: object) -> None:
 
 
 def _check_text(name: str, value: str) -> None:
-    for character, label in _FORBIDDEN.items():
-        if character in value:
-            raise InvalidEvent(f"{name} contains a {label} character: remove or encode it")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidEvent(
-            f"{name} contains a lone surrogate, which is not valid Unicode: remove or encode it"
-        ) from None
+    found = _find_forbidden(value)
+    if found is None:
+        return
+    label = _FORBIDDEN.get(found[0])
+    if label is not None:
+        raise InvalidEvent(f"{name} contains a {label} character: remove or encode it")
+    raise InvalidEvent(
+        f"{name} contains a lone surrogate, which is not valid Unicode: remove or encode it"
+    )
 
 
 def _checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
@@ -143,10 +145,7 @@ def _encode(payload: Any) -> tuple[bytes, str]:
     try:
         if isinstance(payload, str):
             return payload.encode(), TEXT_CONTENT_TYPE
-        text = json.dumps(
-            payload, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_as_json
-        )
-        return text.encode(), JSON_CONTENT_TYPE
+        return _to_json(payload).encode(), JSON_CONTENT_TYPE
     except UnicodeEncodeError:
         raise InvalidEvent(
             "payload contains a lone surrogate, which is not valid Unicode: pass bytes instead"
@@ -168,3 +167,8 @@ def _as_json(value: object) -> str:
     if isinstance(value, (UUID, Decimal)):
         return str(value)
     raise TypeError(f"a {type(value).__name__} is not serialisable")
+
+
+_to_json = json.JSONEncoder(
+    allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_as_json
+).encode

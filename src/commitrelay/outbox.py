@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -30,7 +30,7 @@ class Added(tuple[UUID, ...]):
 
     duplicates: int
 
-    def __new__(cls, ids: tuple[UUID, ...], duplicates: int) -> Self:
+    def __new__(cls, ids: Iterable[UUID], duplicates: int) -> Self:
         added = super().__new__(cls, ids)
         added.duplicates = duplicates
         return added
@@ -109,15 +109,15 @@ class Outbox:
 
     def _statements(
         self, rows: list[Row], dialect: Dialect, style: Style
-    ) -> Iterator[tuple[str, tuple[Value, ...]]]:
-        if self.serialize_keys:
-            keys = {(row.aggregate_type, row.aggregate_id) for row in rows}
-            lock = statement("lock_keys", len(keys), dialect, style, self.names)
-            if lock is not None:
-                yield lock, tuple(chain.from_iterable(keys))
-        insert = statement("add_event", len(rows), dialect, style, self.names)
-        assert insert is not None
-        yield insert, rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows))
+    ) -> list[tuple[str, tuple[Value, ...]]]:
+        text = statement("add_event", len(rows), dialect, style, self.names)
+        assert text is not None
+        insert = (text, rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows)))
+        if not self.serialize_keys:
+            return [insert]
+        keys = {(row.aggregate_type, row.aggregate_id) for row in rows}
+        text = statement("lock_keys", len(keys), dialect, style, self.names)
+        return [insert] if text is None else [(text, tuple(chain.from_iterable(keys))), insert]
 
 
 def as_row(event: Event, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> Row:
@@ -158,5 +158,5 @@ def as_utc(moment: datetime) -> str:
 
 
 def _added(events: tuple[Event, ...], count: int) -> Added:
-    ids = tuple(event.id for event in events if event.id is not None)
-    return Added(ids, duplicates=len(events) - count)
+    ids = [event.id for event in events]
+    return Added(ids, duplicates=len(events) - count)  # type: ignore[arg-type]
