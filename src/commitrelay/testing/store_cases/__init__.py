@@ -1,0 +1,1 @@
+"""The cases of `commitrelay.testing.StoreSuite`, by what they are about."""
