@@ -50,7 +50,8 @@ def compare(name: str, by_hand: Transaction, with_outbox: Transaction) -> None:
         for way in (by_hand, with_outbox)
     )
     ratio = median(
-        ours[0] / theirs[0] for ours, theirs in zip(samples[with_outbox], samples[by_hand])
+        ours[0] / theirs[0]
+        for ours, theirs in zip(samples[with_outbox], samples[by_hand], strict=True)
     )
     print(
         f"{name:28} by hand {hand_wall:7.1f} µs   Outbox.add {outbox_wall:7.1f} µs   "
@@ -68,7 +69,7 @@ def body() -> bytes:
 
 def on_psycopg(url: str) -> None:
     outbox = Outbox()
-    insert = f"INSERT INTO outbox_event ({COLUMNS}) VALUES (%s, %s, %s, %s)"  # noqa: S608
+    insert = f"INSERT INTO outbox_event ({COLUMNS}) VALUES (%s, %s, %s, %s)"
     with psycopg.connect(url) as connection:
 
         def by_hand() -> None:
@@ -84,7 +85,7 @@ def on_psycopg(url: str) -> None:
 
 def on_sqlite(path: Path, synchronous: str) -> None:
     outbox = Outbox()
-    insert = f"INSERT INTO outbox_event ({COLUMNS}) VALUES (?, ?, ?, ?)"  # noqa: S608
+    insert = f"INSERT INTO outbox_event ({COLUMNS}) VALUES (?, ?, ?, ?)"
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA synchronous = {synchronous}")
 
