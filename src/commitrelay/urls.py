@@ -9,7 +9,8 @@ from commitrelay.errors import ConfigError
 HIDDEN = "***"
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):")
-_URL_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+_URL_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+?(?=[:;,.)'\"]*(?:\s|$))")
+_NO_PORT = re.compile(r":(?!\d*(,|$))")
 _SECRETS = "password|passwd|passphrase|secret|token|api_?key|key[.]pem|jaas"
 _SECRET_NAME = rf"[\w.-]*(?:{_SECRETS})[\w.-]*"
 _SECRET_PARAMETER = re.compile(rf"(?i)([?&;]{_SECRET_NAME}=)[^&;#]*")
@@ -49,9 +50,9 @@ def _without_password(url: str) -> str:
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     if "@" in authority:
         end = authority.rindex("@")
-    elif "@" in rest.split("?", 1)[0] or re.search(r":(?!\d*(,|$))", authority):
-        end = rest.rfind("@")
+    elif "@" in rest.split("?", 1)[0] or _NO_PORT.search(re.sub(r"\[[^]]*\]", "", authority)):
+        end = rest.rfind("@") if "@" in rest else len(rest)
     else:
         return url
-    user, colon, _password = rest[: max(end, 0)].partition(":")
+    user, colon, _password = rest[:end].partition(":")
     return f"{scheme}://{user}:{HIDDEN}{rest[end:]}" if colon else url

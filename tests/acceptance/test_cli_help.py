@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +134,17 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     program.stdout.close()
     _, errors = program.communicate(timeout=60)
     assert errors == ""
+
+
+def test_ctrl_c_is_quiet() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        program = start("status", "--database", f"postgresql://u@127.0.0.1:{port}/d")
+        connection, _ = silent.accept()
+        with connection:
+            program.send_signal(signal.SIGINT)
+            output, errors = program.communicate(timeout=30)
+    assert (program.returncode, output, errors) == (130, "", "")
 
 
 def on_a_terminal(*arguments: str, **variables: str) -> str:

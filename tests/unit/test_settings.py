@@ -194,6 +194,8 @@ class TestRedaction:
             "kafka://a:9092,b:9092/?sasl.password=canary&sasl.username=u",
             "kafka://u:canary@a:9092,b:9092",
             "kafka://h:1?ssl.key.password=canary",
+            "postgresql://user:can'ary@host/db",
+            "postgresql://user:canary",
             "kafka://h:1?sasl.oauthbearer.client.secret=canary",
         ],
     )
@@ -211,10 +213,13 @@ class TestRedaction:
             "kafka://a:9092,b:9092/?client.id=a",
             "file:///var/topics",
             "stdout:",
+            "postgresql://[::1]:5432/db",
         ],
     )
     def test_what_is_no_password_is_shown(self, url: str) -> None:
         assert redact(url) == url
+        for text in (f"no answer from {url}: refused", f"({url}), '{url}'; {url}."):
+            assert scrub(text) == text
 
     def test_key_value_pairs_in_the_errors_of_drivers(self) -> None:
         text = scrub("host=db password=canary dbname=x; sasl.password = 'can ary', y=1")
