@@ -34,13 +34,10 @@ from commitrelay.outage import Outage
 from commitrelay.publisher import DELIVERED, Outcome, Publisher, Refused, Unreachable
 from commitrelay.route import Route
 from commitrelay.settler import Settler
-from commitrelay.store import ClaimRequest, Failure, Queued, State, Store
+from commitrelay.store import SWEEP_SECONDS, ClaimRequest, Failure, Queued, State, Store
 from commitrelay.window import Item, Key, Window
 
 logger = logging.getLogger("commitrelay.relay")
-
-SWEEP_SECONDS = 0.2
-"""A sweep reads ahead and so skips rows that commit late; it starts over this often."""
 
 UNPARK_SECONDS = 1.0
 UNPARK_LIMIT = 5000

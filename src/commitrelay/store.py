@@ -8,7 +8,8 @@ Three rules hold for every adapter:
 * Time is the database's. No method takes a wall-clock time from the relay; delays are seconds.
 * Every change of the queue is fenced: it happens in one transaction with a check that the
   lease named by the `Fence` still exists, and changes no row if it does not (`LeaseLost`).
-* No transaction is open when a method returns.
+* No transaction is open when a method returns, but for the read-only snapshot of a sweep
+  (see `claim`), which the adapter ends by itself after `SWEEP_SECONDS`.
 
 A server that does not answer is `StoreUnreachable`; the adapter reconnects by itself at the
 next call.
@@ -24,6 +25,9 @@ from typing import NamedTuple, Protocol
 
 BUCKETS = 64
 """Keys are spread over this many buckets, which relays lease from each other."""
+
+SWEEP_SECONDS = 0.2
+"""How long a sweep may read ahead; then it starts over and finds what was committed late."""
 
 
 class State(IntEnum):
@@ -189,9 +193,12 @@ class Store(Protocol):
     async def claim(self, fence: Fence, request: ClaimRequest) -> list[Queued]:
         """Read deliverable events of the leased buckets in seq order, at most `limit`.
 
-        Changes no row: the lease is the claim. With `above_seq == 0` the events whose retry or
-        delivery time has come are returned first (by due time), then pending ones by seq;
-        otherwise only pending ones above it. Rows with `blocked` set are to be parked, not sent.
+        Changes no row: the lease is the claim. With `above_seq == 0` a sweep begins: the events
+        whose retry or delivery time has come are returned first (by due time), then pending ones
+        by seq. Otherwise the sweep goes on above it, with what its first claim could see: a later
+        event of a key must not be returned while an earlier one, committed in between, was passed
+        over. A sweep that cannot go on returns nothing. Rows with `blocked` set are to be parked,
+        not sent.
         """
 
     async def claim_heads(self, fence: Fence, limit: int, claim_seconds: float) -> list[Queued]:

@@ -9,11 +9,11 @@ from random import Random
 from typing import Any
 
 from commitrelay.errors import LeaseLost, StoreUnreachable
-from commitrelay.store import Fence, Settlement
+from commitrelay.store import ClaimRequest, Fence, Queued, Settlement
 from commitrelay.stores.sqlite.store import SqliteStore
 from tests.simulation.faults import Faults, Gate
 
-UNRELIABLE = ("renew", "acquire", "claim", "settle", "unpark", "idle")
+UNRELIABLE = ("renew", "acquire", "unpark", "idle")
 
 
 async def inline(work: Callable[[], Any]) -> Any:
@@ -31,12 +31,15 @@ class UnreliableStore:
         random: Random,
         faults: Faults,
         gate: Gate,
+        commits: dict[int, int],
     ) -> None:
         self._inner = SqliteStore(":memory:", connection=connection, run=inline, clock=clock)
         self._connection = connection
         self._random = random
         self._faults = faults
         self._gate = gate
+        self._commits = commits  # seq → number of its transaction's commit
+        self._sweep_sees = 0
         self.stale_writes = 0
         self.faults_seen = 0
 
@@ -67,6 +70,16 @@ class UnreliableStore:
         finally:
             if lease is None and self._connection.total_changes != before:
                 self.stale_writes += 1
+
+    async def claim(self, fence: Fence, request: ClaimRequest) -> list[Queued]:
+        return await self._unreliably(lambda: self._claim_from_snapshot(fence, request))
+
+    async def _claim_from_snapshot(self, fence: Fence, request: ClaimRequest) -> list[Queued]:
+        """SQLite knows no commits out of seq order; a store that does reads from a snapshot."""
+        if request.above_seq == 0:
+            self._sweep_sees = max(self._commits.values(), default=0)
+        rows = await self._inner.claim(fence, request)
+        return [row for row in rows if self._commits[row.seq] <= self._sweep_sees]
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)

@@ -76,6 +76,7 @@ class World:
         self.crashes = 0
         self.healed_at = 0.0
         self._next_seq = 1
+        self._commits: dict[int, int] = {}
         self._connection = fresh_database()
         self._key_free: dict[str, asyncio.Lock] = {}
 
@@ -129,6 +130,9 @@ class World:
                 self.poison.add(event.id)
             self._insert(event)
         self._connection.execute("COMMIT" if commits else "ROLLBACK")
+        if commits:
+            number = max(self._commits.values(), default=0) + 1
+            self._commits.update(dict.fromkeys(seqs, number))
 
     def _insert(self, event: Written) -> None:
         if not self._connection.in_transaction:
@@ -153,6 +157,7 @@ class World:
             random=self.random,
             faults=self.faults,
             gate=gate,
+            commits=self._commits,
         )
         name = f"relay-{len(self.actors) + len(self.retired)}"
         relay = Relay(
