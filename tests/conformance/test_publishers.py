@@ -6,11 +6,10 @@ import asyncio
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from commitrelay.publisher import Publisher
 from commitrelay.publishers.file import FilePublisher
@@ -19,8 +18,10 @@ from commitrelay.publishers.jsonline import decode_line
 from commitrelay.publishers.kafka import KafkaPublisher, KafkaSettings, TransactionalKafkaPublisher
 from commitrelay.publishers.stdout import StdoutPublisher
 from commitrelay.testing.publisher_suite import OutageSuite, PublisherSuite, Received
+from tests.conftest import give_up
 from tests.support import kafka
-from tests.support.services import DedicatedServer
+from tests.support.kafka_reader import consume
+from tests.support.services import DedicatedServer, Unavailable
 
 # --- files ------------------------------------------------------------------------------------
 
@@ -104,27 +105,6 @@ class TestStdout(PublisherSuite):
 # --- Kafka --------------------------------------------------------------------------------------
 
 
-def consume(bootstrap: str, topic: str) -> list[Received]:
-    """All committed messages of a topic, partition by partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": uuid.uuid4().hex,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    received: list[Received] = []
-    for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        while (message := consumer.poll(20)) is not None and message.error() is None:
-            headers = {name: value.decode() for name, value in message.headers() or []}
-            received.append(Received(message.key().decode(), message.value(), headers))
-    consumer.close()
-    return received
-
-
 class _Kafka:
     delivery_timeout_seconds = 10.0
 
@@ -134,9 +114,7 @@ class _Kafka:
         self.topics = kafka_topic
 
     def settings(self) -> KafkaSettings:
-        return KafkaSettings(
-            self.bootstrap, delivery_timeout_seconds=self.delivery_timeout_seconds
-        )
+        return KafkaSettings(self.bootstrap, delivery_timeout_seconds=self.delivery_timeout_seconds)
 
     async def make_publisher(self) -> Publisher:
         return KafkaPublisher(self.settings())
@@ -172,14 +150,24 @@ class TestKafkaTransactional(_RealKafka, PublisherSuite):
         return publisher
 
 
+@pytest.fixture(scope="module")
+def own_kafka() -> Iterator[DedicatedServer]:
+    """A broker for the outages of this module."""
+    try:
+        server = DedicatedServer("kafka", f"outages-{os.getpid()}")
+    except Unavailable as error:
+        give_up(str(error))
+    yield server
+    server.remove()
+
+
 class _OwnKafka(_Kafka):
     delivery_timeout_seconds = 5.0
-    server: DedicatedServer
 
     @pytest.fixture(autouse=True)
-    def _cluster(self, dedicated_server: Callable[[str], DedicatedServer]) -> None:
-        self.server = dedicated_server("kafka")
-        self.bootstrap = kafka.bootstrap(self.server.url)
+    def _cluster(self, own_kafka: DedicatedServer) -> None:
+        self.server = own_kafka
+        self.bootstrap = kafka.bootstrap(own_kafka.url)
         self.topics = kafka.Topics(self.bootstrap, is_mock=False)
 
     async def stop_broker(self) -> None:

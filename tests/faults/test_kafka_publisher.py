@@ -295,7 +295,7 @@ os._exit(0)
     assert ids(consume(real_kafka, topic)) == ["k-1"]
 
 
-# --- nobody there ----------------------------------------------------------------------------------
+# --- nobody there -------------------------------------------------------------------------------
 
 
 def test_an_absent_broker_is_said_once_and_nothing_goes_to_stderr() -> None:

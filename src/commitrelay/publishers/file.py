@@ -125,7 +125,8 @@ class FilePublisher(WorkerPublisher):
 @contextmanager
 def locked(directory: Path, mode: int, timeout_seconds: float) -> Iterator[None]:
     """Hold the directory's lock: exclusive while a batch is appended, shared while one reads."""
-    lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    access = os.O_RDONLY if mode == fcntl.LOCK_SH else os.O_RDWR | os.O_CREAT
+    lock = os.open(directory / LOCK_NAME, access | os.O_CLOEXEC, 0o666)
     try:
         _acquire(lock, mode, timeout_seconds, directory)
         yield

@@ -19,7 +19,7 @@ from commitrelay.publishers.kafka.settings import Config
 
 logger = logging.getLogger("commitrelay.kafka")
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.1
 
 
 class Errors:
@@ -33,6 +33,10 @@ class Errors:
 
     def __init__(self) -> None:
         self._by_content: dict[tuple[str | None, bytes | None, bytes | None], KafkaError] = {}
+
+    @property
+    def first(self) -> KafkaError | None:
+        return next(iter(self._by_content.values()), None)
 
     def note(self, error: KafkaError, message: KafkaMessage[bytes, bytes]) -> None:
         self._by_content[message.topic(), message.key(), message.value()] = error
@@ -91,9 +95,9 @@ class PolledProducer:
     """A producer and its thread. After a fatal error it is of no more use: `fatal` says why."""
 
     def __init__(self, config: Config) -> None:
-        self.fatal: str | None = None
-        self._producer = Producer({**config, "error_cb": self._note_error})
-        self.produce: Callable[..., None] = self._producer.produce
+        self.fatal: KafkaError | None = None
+        self.client = Producer({**config, "error_cb": self._note_error})
+        self.produce: Callable[..., None] = self.client.produce
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="kafka-poll", daemon=True)
         self._thread.start()
@@ -101,14 +105,14 @@ class PolledProducer:
     def note(self, error: KafkaError) -> None:
         """Remember a fatal error, wherever it was seen first."""
         if self.fatal is None and (error.fatal() or error.code() == KafkaError._FATAL):
-            self.fatal = error.str()
+            self.fatal = error
 
     def close(self, timeout_seconds: float) -> None:
         """Finish what is in flight, or give it up; blocks."""
         if self.fatal is None:
-            self._producer.flush(timeout_seconds)
-        self._producer.purge()
-        while len(self._producer):
+            self.client.flush(timeout_seconds)
+        self.client.purge()
+        while len(self.client):
             self._serve(0.05)
         self._ending.set()
         self._thread.join()
@@ -119,7 +123,7 @@ class PolledProducer:
 
     def _serve(self, seconds: float) -> None:
         try:
-            self._producer.poll(seconds)
+            self.client.poll(seconds)
         except KafkaException as error:
             self.note(error.args[0])
             self._ending.wait(0.01)  # a fatal producer raises at once, every time

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from commitrelay.errors import BrokerUnreachable
 from commitrelay.publisher import (
     DELIVERED,
+    NOT_SENT,
     Message,
     Outcome,
     PublisherCapabilities,
@@ -55,6 +56,7 @@ class KafkaPublisher:
         self._is_open = True
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        outcomes: list[Outcome] = [NOT_SENT] * len(messages)
         try:
             async with asyncio.timeout(self.delivery_timeout_seconds):
                 outcomes, too_large = await self._publish(messages)
@@ -65,7 +67,8 @@ class KafkaPublisher:
             reason = f"{self} did not answer within {self.delivery_timeout_seconds:g} s"
         except BrokerUnreachable as error:
             reason = str(error)
-        return [Unreachable(reason)] * len(messages)
+        outage = Unreachable(reason)
+        return [outage if outcome is NOT_SENT else outcome for outcome in outcomes]
 
     async def recover(self) -> None:
         for batch_bytes, producer in list(self._producers.items()):
@@ -104,6 +107,8 @@ class KafkaPublisher:
         self, messages: Sequence[Message], positions: list[int], outcomes: list[Outcome]
     ) -> None:
         """Send again, each in a batch of its own, so that only the guilty one is refused."""
+        for position in positions:
+            outcomes[position] = NOT_SENT
         suspects = [messages[position] for position in positions]
         verdicts: list[Outcome] = [DELIVERED] * len(suspects)
         async with self._turn:
@@ -131,7 +136,7 @@ class KafkaPublisher:
             raise BrokerUnreachable(f"{self}: the publisher is not open")
         for producer in self._producers.values():
             if producer.fatal is not None:
-                raise BrokerUnreachable(f"{self}: the producer has failed: {producer.fatal}")
+                raise BrokerUnreachable(f"{self}: the producer has failed: {producer.fatal.str()}")
 
     def _producer(self, batch_bytes: int) -> PolledProducer:
         producer = self._producers.get(batch_bytes)

@@ -37,6 +37,9 @@ DEFAULTS: dict[str, str | int | float] = {
 OWN = ("bootstrap.servers", "message.timeout.ms", "delivery.timeout.ms", "transactional.id")
 """What this module sets by itself."""
 
+PRODUCER_ONLY = (*FIXED, "enable.gapless.guarantee", "transaction.timeout.ms")
+"""What a client that only asks does not start with."""
+
 BATCH_BYTES = 1_000_000
 ONE_MESSAGE_BYTES = 1
 """A batch limit that every message exceeds: each travels alone."""
@@ -96,7 +99,7 @@ class KafkaSettings:
         return {
             "bootstrap.servers": self.bootstrap,
             **DEFAULTS,
-            **self.librdkafka,
+            **{name: v for name, v in self.librdkafka.items() if name not in PRODUCER_ONLY},
             "logger": QuietLog(),
         }
 
@@ -122,13 +125,22 @@ class KafkaSettings:
 
     def _check(self) -> None:
         """Let librdkafka read them; nothing is connected."""
-        try:
-            Producer(self.producer())
-        except KafkaException as error:
-            problem: KafkaError = error.args[0]
-            raise ConfigError(
-                f"{self} cannot be configured so: {self.hide_secrets(problem.str())}"
-            ) from None
+        problem = _problem(self.producer())
+        if problem is None:
+            return
+        # librdkafka names a setting as it likes; the user looks for the name that he wrote.
+        culprits = [name for name, value in self.librdkafka.items() if _problem({name: value})]
+        what = " and ".join(culprits) or "a setting"
+        raise ConfigError(f"{what} of {self} is wrong: {self.hide_secrets(problem)}")
+
+
+def _problem(config: Config) -> str | None:
+    try:
+        Producer({**config, "logger": QuietLog()})
+    except KafkaException as error:
+        problem: KafkaError = error.args[0]
+        return problem.str()
+    return None
 
 
 def _login(userinfo: str) -> dict[str, str]:

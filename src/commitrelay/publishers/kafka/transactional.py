@@ -7,10 +7,11 @@ was paused and comes back cannot deliver any more.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as KafkaMessage
 
 from commitrelay.errors import BrokerUnreachable
@@ -24,12 +25,14 @@ from commitrelay.publisher import (
     Unreachable,
 )
 from commitrelay.publishers.kafka.outcomes import outcome_of
-from commitrelay.publishers.kafka.producer import Errors
+from commitrelay.publishers.kafka.producer import Errors, PolledProducer
 from commitrelay.publishers.kafka.settings import BATCH_BYTES, KafkaSettings
 from commitrelay.publishers.kafka.topics import Topics
 from commitrelay.publishers.worker import WorkerPublisher
 
 DEFAULT_IDENTITY = "relay"
+
+ABORT_SECONDS = 0.3
 
 _FENCED = (
     KafkaError._FENCED,
@@ -48,7 +51,7 @@ class TransactionalKafkaPublisher(WorkerPublisher):
         self.settings = settings
         self.transactional_id = f"commitrelay-{DEFAULT_IDENTITY}"
         self._topics = Topics(settings)
-        self._producer: Producer | None = None
+        self._producer: tuple[str, PolledProducer] | None = None  # and its identity
         self._batch_bytes = BATCH_BYTES
         self._is_fenced = False
         self._call_seconds = self.delivery_timeout_seconds * 0.8
@@ -60,7 +63,6 @@ class TransactionalKafkaPublisher(WorkerPublisher):
         """Be `identity`, from the next `open` or `recover` on: older ones of that name are out."""
         self.transactional_id = f"commitrelay-{identity}"
         self._is_fenced = False
-        self._producer = None
 
     # --- in the worker's thread --------------------------------------------------------------
 
@@ -70,31 +72,34 @@ class TransactionalKafkaPublisher(WorkerPublisher):
                 f"{self}: another relay has taken over {self.transactional_id}: this one is out "
                 "until it has a lease again"
             )
-        if self._producer is not None:
+        if self._producer is not None and self._producer[0] == self.transactional_id:
             return
+        self._disconnect()
         self._topics.reach()
         milliseconds = round(self._call_seconds * 1000)
-        producer = Producer(
+        identity = self.transactional_id
+        producer = PolledProducer(
             self.settings.producer(
                 self._batch_bytes,
                 **{
-                    "transactional.id": self.transactional_id,
+                    "transactional.id": identity,
                     "message.timeout.ms": milliseconds,
                     "transaction.timeout.ms": max(10_000, 2 * milliseconds),
-                    "error_cb": _ignore,
                 },
             )
         )
         try:
-            producer.init_transactions(self._call_seconds)
+            producer.client.init_transactions(self._call_seconds)
         except KafkaException as error:
+            producer.close(0)
             text = self.settings.hide_secrets(error.args[0].str())
             raise BrokerUnreachable(f"{self}: no transactions: {text}") from None
-        self._producer = producer
+        self._producer = (identity, producer)
 
     def _disconnect(self) -> None:
-        self._producer = None
-        self._topics.close()
+        if self._producer is not None:
+            self._producer[1].close(0)
+            self._producer = None
 
     def _refusal(self, message: Message) -> str | None:
         if message.topic in self._topics.batch_bytes:
@@ -106,104 +111,138 @@ class TransactionalKafkaPublisher(WorkerPublisher):
 
     def _send(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         producer = self._sized_for(messages)
-        errors = Errors()
-        deadline = time.monotonic() + self._call_seconds
+        started = time.monotonic()
+        transaction = _Transaction(producer, messages, started + self._call_seconds)
         try:
-            producer.begin_transaction()
-            _produce(producer, messages, errors)
-            _commit(producer, deadline)
+            transaction.run()
         except KafkaException as error:
-            return self._failed(producer, error.args[0], messages, errors)
+            deadline = started + 0.95 * self.delivery_timeout_seconds
+            return self._failed(transaction, error.args[0], deadline)
         return [DELIVERED] * len(messages)
 
-    def _sized_for(self, messages: Sequence[Message]) -> Producer:
+    def _sized_for(self, messages: Sequence[Message]) -> PolledProducer:
         """The producer, with batches that no topic among these is too small for."""
         sizes = self._topics.batch_bytes
         needed = min(sizes.get(topic, BATCH_BYTES) for topic in {each.topic for each in messages})
         if needed < self._batch_bytes:
             self._batch_bytes = needed
-            self._producer = None
+            self._disconnect()
             self._connect()
-        if self._producer is None:
-            raise BrokerUnreachable("its identity has changed")
-        return self._producer
+        if self._producer is None or self._producer[0] != self.transactional_id:
+            raise BrokerUnreachable(f"not yet open as {self.transactional_id}")
+        return self._producer[1]
 
     def _failed(
-        self,
-        producer: Producer,
-        cause: KafkaError,
-        messages: Sequence[Message],
-        errors: Errors,
+        self, transaction: _Transaction, cause: KafkaError, deadline: float
     ) -> Sequence[Outcome]:
+        aborted = transaction.abort(deadline)
+        cause = transaction.fatal or cause
         self._is_fenced = cause.code() in _FENCED
-        aborted = not cause.fatal() and _abort(producer, self._call_seconds / 4)
-        if not aborted:
-            self._producer = None  # whether it was committed, the next one's start decides
-        for topic in {message.topic for message in messages}:
+        # The old producer may still be purging: a new one starts from a clean sheet, and ends
+        # whatever transaction the old one has left open.
+        self._disconnect()
+        for topic in {message.topic for message in transaction.messages}:
             self._topics.forget(topic)
-        refusals = _refusals(messages, errors) if aborted else {}
+        count = len(transaction.messages)
+        refusals = transaction.refusals() if aborted else {}
         if not refusals:
-            return [Unreachable(f"{self}: {self.settings.hide_secrets(cause.str())}")] * len(
-                messages
-            )
-        return [refusals.get(position, NOT_SENT) for position in range(len(messages))]
+            reason = f"{self}: {self.settings.hide_secrets(cause.str())}"
+            return [Unreachable(reason)] * count
+        return [refusals.get(position, NOT_SENT) for position in range(count)]
 
 
-def _produce(producer: Producer, messages: Sequence[Message], errors: Errors) -> None:
-    def note(error: KafkaError | None, message: KafkaMessage[bytes, bytes]) -> None:
-        if error is not None:
-            errors.note(error, message)
+class _Transaction:
+    """One batch on its way: all of it becomes visible, or nothing."""
 
-    produce: Callable[..., None] = producer.produce
-    for message in messages:
+    def __init__(
+        self, producer: PolledProducer, messages: Sequence[Message], deadline: float
+    ) -> None:
+        self.messages = messages
+        self._producer = producer
+        self._deadline = deadline
+        self._errors = Errors()
+        self._acknowledged = 0
+        self._decided = threading.Event()
+
+    def run(self) -> None:
+        """Send and commit; `KafkaException` if that failed."""
+        self._producer.client.begin_transaction()
+        for message in self.messages:
+            self._produce(message)
+        # After one message has failed, librdkafka holds the others back: no use to wait for them.
+        self._decided.wait(self._seconds_left)
+        if self._errors.first is not None:
+            raise KafkaException(self._errors.first)
+        self._commit()
+
+    def abort(self, deadline: float) -> bool:
+        """Whether it is certain that nothing of it will ever be seen."""
+        while True:
+            try:
+                # What waits for its partition to join the transaction escapes abort's own purge.
+                self._producer.client.purge(in_queue=True, in_flight=False)
+                self._producer.client.abort_transaction(ABORT_SECONDS)
+            except KafkaException as error:
+                self._producer.note(error.args[0])
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    return False
+            else:
+                return True
+
+    @property
+    def fatal(self) -> KafkaError | None:
+        """Why its producer is of no more use; None if it still is."""
+        return self._producer.fatal
+
+    def refusals(self) -> dict[int, Outcome]:
+        """Who is to blame: of messages that were refused as too large together, the largest."""
+        refused: dict[int, Outcome] = {}
+        too_large: dict[int, Outcome] = {}
+        for position, error in self._errors.of(self.messages):
+            outcome = outcome_of(error, self.messages[position].topic)
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                too_large[position] = outcome
+            elif isinstance(outcome, Refused):
+                refused[position] = outcome
+        if too_large:
+            largest = max(too_large, key=lambda position: len(self.messages[position].value))
+            refused[largest] = too_large[largest]
+        return refused
+
+    @property
+    def _seconds_left(self) -> float:
+        return max(0.1, self._deadline - time.monotonic())
+
+    def _produce(self, message: Message) -> None:
         topic, key, value, headers, _event_id = message
         while True:
             try:
-                produce(topic, value, key, on_delivery=note, headers=headers)
+                self._producer.produce(
+                    topic, value, key, on_delivery=self._acknowledge, headers=headers
+                )
             except BufferError:
-                producer.poll(0.01)
+                if self._decided.wait(0.002) or time.monotonic() > self._deadline:
+                    return
             except KafkaException as error:
-                errors.note_own(error.args[0], message)
+                self._errors.note_own(error.args[0], message)
                 raise
             else:
-                break
-        producer.poll(0)
+                return
 
+    def _acknowledge(self, error: KafkaError | None, message: KafkaMessage[bytes, bytes]) -> None:
+        """Called in the polling thread."""
+        self._acknowledged += 1
+        if error is not None:
+            self._errors.note(error, message)
+        if error is not None or self._acknowledged == len(self.messages):
+            self._decided.set()
 
-def _commit(producer: Producer, deadline: float) -> None:
-    while True:
-        try:
-            producer.commit_transaction(max(0.1, deadline - time.monotonic()))
-        except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() >= deadline:
-                raise
-        else:
-            return
-
-
-def _abort(producer: Producer, seconds: float) -> bool:
-    try:
-        producer.abort_transaction(seconds)
-    except KafkaException:
-        return False
-    return True
-
-
-def _refusals(messages: Sequence[Message], errors: Errors) -> dict[int, Outcome]:
-    """Who is to blame: of messages that were refused as too large together, the largest."""
-    refused: dict[int, Outcome] = {}
-    too_large: dict[int, Outcome] = {}
-    for position, error in errors.of(messages):
-        outcome = outcome_of(error, messages[position].topic)
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            too_large[position] = outcome
-        elif isinstance(outcome, Refused):
-            refused[position] = outcome
-    if too_large:
-        largest = max(too_large, key=lambda position: len(messages[position].value))
-        refused[largest] = too_large[largest]
-    return refused
-
-
-def _ignore(_error: KafkaError) -> None:
-    """Errors that matter come back from the calls themselves."""
+    def _commit(self) -> None:
+        while True:
+            try:
+                self._producer.client.commit_transaction(self._seconds_left)
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() >= self._deadline:
+                    raise
+            else:
+                return
