@@ -1,5 +1,15 @@
 """Suites that adapters have to pass, for their authors; they need pytest."""
 
+from commitrelay.testing.publisher_suite import OutageSuite, PublisherSuite, Received
 from commitrelay.testing.store_suite import Scene, StoreHarness, StoreSuite, opened, scenario
 
-__all__ = ["Scene", "StoreHarness", "StoreSuite", "opened", "scenario"]
+__all__ = [
+    "OutageSuite",
+    "PublisherSuite",
+    "Received",
+    "Scene",
+    "StoreHarness",
+    "StoreSuite",
+    "opened",
+    "scenario",
+]
