@@ -33,11 +33,15 @@ _CONNECTION_DEFAULTS = {
 # A plan is made once and kept, whether the queue is empty or a million rows long at that moment,
 # so the choices that only suit a short queue are taken away. A frozen relay must not hold its
 # lease's row lock for ever: hence the time-out of idle transactions.
-_SESSION_SETTINGS = {
+SESSION_SETTINGS = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_material": "off",
+    "enable_memoize": "off",
+    "enable_sort": "off",
+    "enable_incremental_sort": "off",
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
     "plan_cache_mode": "force_generic_plan",
@@ -93,7 +97,7 @@ class Link:
         return self._connection
 
     async def _tune(self, connection: AsyncConnection[Any]) -> None:
-        for name, value in _SESSION_SETTINGS.items():
+        for name, value in SESSION_SETTINGS.items():
             await connection.execute(
                 "SELECT set_config(%s, %s, false)", (name, value), prepare=False
             )

@@ -1,5 +1,10 @@
 -- The queries of the PostgreSQL store. Only the database's clock is used: statement_timestamp()
 -- where an index has to be searched by it, which is never later than the true time.
+--
+-- Plans are kept while the queue grows from nothing to millions, so the queries leave the planner
+-- no bad choice: rows to change are named by `seq = ANY (…)`, which the primary key looks up;
+-- `state + 0` keeps it from reading a partial index from end to end instead; and a subquery with a
+-- LIMIT or OFFSET is not turned into a join, which it might do by reading a whole table.
 
 -- claim_all: what is due, then pending events, of the leased buckets; due ones by due time.
 -- Whether anything blocks at all is asked once: mostly nothing does, and no key is looked up.
@@ -24,7 +29,7 @@ SELECT * FROM (
         ORDER BY d.due_at
         LIMIT %(limit)s
     ) AS q
-    JOIN @event AS e ON e.seq = q.seq)
+    CROSS JOIN LATERAL (SELECT * FROM @event WHERE seq = q.seq OFFSET 0) AS e)
     UNION ALL
     (SELECT
         q.seq, q.key, q.bucket, q.state, q.attempts,
@@ -36,7 +41,7 @@ SELECT * FROM (
         e.content_type, e.headers::text, e.idempotency_key,
         replace((e.created_at AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'
     FROM @queue AS q
-    JOIN @event AS e ON e.seq = q.seq
+    CROSS JOIN LATERAL (SELECT * FROM @event WHERE seq = q.seq OFFSET 0) AS e
     WHERE q.lane = %(lane)s
       AND q.state = 0
       AND (%(buckets)s::smallint[] IS NULL OR q.bucket = ANY (%(buckets)s::smallint[]))
@@ -58,7 +63,7 @@ SELECT
     e.content_type, e.headers::text, e.idempotency_key,
     replace((e.created_at AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'
 FROM @queue AS q
-JOIN @event AS e ON e.seq = q.seq
+CROSS JOIN LATERAL (SELECT * FROM @event WHERE seq = q.seq OFFSET 0) AS e
 WHERE q.lane = %(lane)s
   AND q.state = 0
   AND q.seq > %(above_seq)s
@@ -92,27 +97,30 @@ head AS MATERIALIZED (
     FROM (SELECT seq, key FROM due UNION ALL SELECT seq, key FROM in_window) AS first
     ORDER BY first.key, first.seq
 ),
+free AS MATERIALIZED (
+    SELECT head.seq FROM head
+    WHERE (SELECT b.seq FROM @queue AS b
+           WHERE b.lane = %(lane)s AND b.key = head.key AND b.seq < head.seq
+             AND b.state IN (1, 3, 4, 5)
+           ORDER BY b.lane, b.key, b.seq LIMIT 1) IS NULL
+      AND EXISTS (SELECT FROM fence)
+),
 chosen AS MATERIALIZED (
-    SELECT q.seq
-    FROM head
-    JOIN @queue AS q ON q.lane = %(lane)s AND q.seq = head.seq
-    WHERE EXISTS (SELECT FROM fence)
+    SELECT q.seq FROM @queue AS q
+    WHERE q.lane = %(lane)s
+      AND q.seq = ANY (ARRAY(SELECT free.seq FROM free))
       AND (q.state = 0 OR (q.state IN (1, 2, 5) AND q.due_at <= statement_timestamp()))
-      AND NOT EXISTS (SELECT FROM @queue AS b
-                      WHERE b.lane = %(lane)s AND b.key = head.key AND b.seq < head.seq
-                        AND b.state IN (1, 3, 4, 5))
     ORDER BY q.seq
     LIMIT %(limit)s
-    FOR UPDATE OF q SKIP LOCKED
+    FOR UPDATE SKIP LOCKED
 ),
 claimed AS (
     UPDATE @queue AS q
     SET state = 5,
         claim_token = %(token)s,
         due_at = clock_timestamp() + %(claim_seconds)s * interval '1 second'
-    FROM chosen
-    WHERE q.lane = %(lane)s AND q.seq = chosen.seq
-    RETURNING q.seq, q.key, q.bucket, q.state, q.attempts, q.event_id
+    WHERE q.lane = %(lane)s AND q.seq = ANY (ARRAY(SELECT chosen.seq FROM chosen))
+    RETURNING q.seq, q.key, q.bucket, q.state, q.attempts
 )
 SELECT
     q.seq, q.key, q.bucket, q.state, q.attempts, false,
@@ -120,26 +128,30 @@ SELECT
     e.content_type, e.headers::text, e.idempotency_key,
     replace((e.created_at AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'
 FROM claimed AS q
-JOIN @event AS e ON e.seq = q.seq
-ORDER BY q.seq;
+CROSS JOIN LATERAL (SELECT * FROM @event WHERE seq = q.seq OFFSET 0) AS e;
 
 -- park_blocked: pending events at the front of the queue whose key is blocked leave it.
+WITH in_window AS MATERIALIZED (
+    SELECT seq, key FROM @queue
+    WHERE lane = %(lane)s AND state = 0
+    ORDER BY seq
+    LIMIT greatest(4 * %(limit)s::integer, 4000)
+),
+blocked AS MATERIALIZED (
+    SELECT in_window.seq FROM in_window
+    WHERE (SELECT b.seq FROM @queue AS b
+           WHERE b.lane = %(lane)s AND b.key = in_window.key AND b.seq < in_window.seq
+             AND b.state IN (1, 3, 4, 5) AND b.state <> 5
+           ORDER BY b.lane, b.key, b.seq LIMIT 1) IS NOT NULL
+)
 UPDATE @queue AS q
 SET state = 3
-FROM (
-    SELECT first.seq
-    FROM (SELECT seq, key FROM @queue
-          WHERE lane = %(lane)s AND state = 0
-          ORDER BY seq
-          LIMIT greatest(4 * %(limit)s::integer, 4000)) AS first
-    WHERE EXISTS (SELECT FROM @queue AS b
-                  WHERE b.lane = %(lane)s AND b.key = first.key AND b.seq < first.seq
-                    AND b.state IN (1, 3, 4, 5) AND b.state <> 5)
-) AS blocked
-WHERE q.lane = %(lane)s AND q.seq = blocked.seq AND q.state = 0
-  AND EXISTS (SELECT FROM @lease
-              WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s
-              FOR KEY SHARE);
+WHERE q.lane = %(lane)s
+  AND q.seq = ANY (ARRAY(SELECT blocked.seq FROM blocked))
+  AND q.state + 0 = 0
+  AND (SELECT token FROM @lease
+       WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s
+       FOR KEY SHARE) IS NOT NULL;
 
 -- lock_fence: one row if the lease still exists, which stays so until this transaction ends.
 SELECT token FROM @lease
@@ -180,6 +192,7 @@ SET state = CASE WHEN f.retry_in IS NOT NULL THEN 1 WHEN f.blocks THEN 4 ELSE 6 
 FROM json_to_recordset(%(failures)s::json)
     AS f (seq bigint, error text, retry_in double precision, blocks boolean)
 WHERE q.lane = %(lane)s
+  AND q.seq = ANY (%(seqs)s::bigint[])
   AND q.seq = f.seq
   AND q.claim_token = (SELECT CASE strategy WHEN 'competing' THEN token ELSE 0 END
                        FROM @lease
@@ -190,7 +203,7 @@ UPDATE @queue
 SET state = 0, due_at = NULL, claim_token = 0
 WHERE lane = %(lane)s
   AND seq = ANY (%(seqs)s::bigint[])
-  AND state = 5
+  AND state + 0 = 5
   AND claim_token = (SELECT token FROM @lease
                      WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s);
 
@@ -200,9 +213,9 @@ SET state = 3, due_at = NULL
 WHERE q.lane = %(lane)s
   AND q.seq = ANY (%(seqs)s::bigint[])
   AND (q.state = 0 OR (q.state IN (1, 2) AND q.due_at <= statement_timestamp()))
-  AND EXISTS (SELECT FROM @queue AS b
-              WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
-                AND b.state IN (1, 3, 4, 5))
+  AND (SELECT b.seq FROM @queue AS b
+       WHERE b.lane = %(lane)s AND b.key = q.key AND b.seq < q.seq AND b.state IN (1, 3, 4, 5)
+       ORDER BY b.lane, b.key, b.seq LIMIT 1) IS NOT NULL
   AND EXISTS (SELECT FROM @lease
               WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s);
 
@@ -243,8 +256,8 @@ parked AS MATERIALIZED (
 unparked AS (
     UPDATE @queue AS q
     SET state = 0
-    FROM parked
-    WHERE q.lane = %(lane)s AND q.seq = parked.seq AND q.state = 3
+    WHERE q.lane = %(lane)s AND q.seq = ANY (ARRAY(SELECT parked.seq FROM parked))
+      AND q.state + 0 = 3
       AND EXISTS (SELECT FROM fence)
     RETURNING q.seq
 ),
@@ -257,8 +270,9 @@ abandoned AS MATERIALIZED (
 released AS (
     UPDATE @queue AS q
     SET state = 0, due_at = NULL, claim_token = 0
-    FROM abandoned
-    WHERE q.lane = %(lane)s AND q.seq = abandoned.seq AND q.state = 5
+    WHERE q.lane = %(lane)s
+      AND q.seq = ANY (ARRAY(SELECT abandoned.seq FROM abandoned))
+      AND q.state + 0 = 5
       AND (%(buckets)s::smallint[] IS NULL OR q.bucket = ANY (%(buckets)s::smallint[]))
       AND (SELECT strategy FROM fence) <> 'competing'
     RETURNING q.seq
@@ -332,28 +346,24 @@ DELETE FROM @lease WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(tok
 
 -- purge_events: delete the oldest settled events of the log.
 WITH aged AS MATERIALIZED (
-    SELECT e.id FROM @event AS e
+    SELECT e.seq FROM @event AS e
     WHERE e.created_at < clock_timestamp() - %(older_than_seconds)s * interval '1 second'
-      AND NOT EXISTS (SELECT FROM @lane AS lane
-                      JOIN @queue AS q ON q.lane = lane.id AND q.seq = e.seq)
+      AND (SELECT q.seq FROM @queue AS q WHERE q.seq = e.seq LIMIT 1) IS NULL
     ORDER BY e.seq
     LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED
 )
 DELETE FROM @event AS e
-USING aged
-WHERE e.id = aged.id
-  AND NOT EXISTS (SELECT FROM @lane AS lane
-                  JOIN @queue AS q ON q.lane = lane.id AND q.seq = e.seq);
+WHERE e.seq = ANY (ARRAY(SELECT aged.seq FROM aged))
+  AND (SELECT q.seq FROM @queue AS q WHERE q.seq = e.seq LIMIT 1) IS NULL;
 
 -- purge_journal: delete old batches of which no event is left.
 DELETE FROM @delivery
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT d.id FROM @delivery AS d
     WHERE d.at < clock_timestamp() - %(older_than_seconds)s * interval '1 second'
-      AND NOT EXISTS (SELECT FROM unnest(d.seqs) AS s (seq) JOIN @event AS e ON e.seq = s.seq)
+      AND (SELECT e.seq FROM @event AS e WHERE e.seq = ANY (d.seqs) LIMIT 1) IS NULL
     ORDER BY d.id
-    LIMIT %(limit)s);
+    LIMIT %(limit)s));
 
 -- gate: the number of the advisory locks by which this outbox's relays say that they sleep.
 SELECT hashtext('commitrelay ' || '@event'::regclass::oid);
@@ -514,7 +524,8 @@ SELECT q.seq, lane.name, q.state, q.attempts, q.due_at, q.last_error,
         WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq AND b.state IN (1, 3, 4, 5)
         ORDER BY b.lane, b.key, b.seq LIMIT 1)
 FROM @lane AS lane
-JOIN @queue AS q ON q.lane = lane.id AND q.seq = ANY (%(seqs)s::bigint[])
+JOIN @queue AS q ON q.lane = lane.id
+WHERE q.seq = ANY (%(seqs)s::bigint[])
 ORDER BY q.seq, lane.id;
 
 -- journal_rows: how events left the lanes that do not have them any more, latest last.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncCursor
@@ -157,6 +158,7 @@ class PostgresStore(PostgresAdmin):
                 rows += await self._queued(connection, "claim_heads", values)
             if not rows and await self._one(connection, "lock_fence", values) is None:
                 raise _lost(fence)
+        rows.sort(key=itemgetter(0))
         return await self._noticed(rows)
 
     async def _queued(
@@ -281,7 +283,8 @@ def _steps(settlement: Settlement) -> dict[str, dict[str, Any]]:
         steps["settle_delivered"] = {"seqs": _array(settlement.delivered)}
     if settlement.failures:
         failures = json.dumps([_failed(failure) for failure in settlement.failures])
-        steps["settle_failures"] = {"failures": failures}
+        seqs = _array([failure.seq for failure in settlement.failures])
+        steps["settle_failures"] = {"failures": failures, "seqs": seqs}
     if settlement.released:
         steps["settle_released"] = {"seqs": _array(settlement.released)}
     if settlement.parked:

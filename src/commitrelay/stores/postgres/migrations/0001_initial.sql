@@ -31,7 +31,9 @@ CREATE TABLE IF NOT EXISTS @lane (
 
 -- What is still to be delivered: one row per event and lane, gone once delivered. due_at is when
 -- a retry or a scheduled event is due, or when the claim on a claimed one expires. Rows come and
--- go all the time, so vacuum must not wait for a share of the table to be dead.
+-- go all the time, so vacuum must not wait for a share of the table to be dead. The primary key
+-- starts with seq, so that `seq = ANY (…)` is always looked up, however small the planner believes
+-- the table to be.
 CREATE TABLE IF NOT EXISTS @queue (
     seq         bigint NOT NULL,
     key         bigint NOT NULL,
@@ -43,7 +45,7 @@ CREATE TABLE IF NOT EXISTS @queue (
     bucket      smallint NOT NULL,
     state       smallint NOT NULL DEFAULT 0,
     last_error  text,
-    PRIMARY KEY (lane, seq)
+    PRIMARY KEY (seq, lane)
 ) WITH (
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 2000,
@@ -185,7 +187,7 @@ SELECT
     e.created_at, NULL, 'unrouted', NULL, NULL, NULL
 FROM @event AS e
 WHERE NOT EXISTS (
-        SELECT FROM @lane AS lane JOIN @queue AS q ON q.lane = lane.id AND q.seq = e.seq)
+        SELECT FROM @queue AS q WHERE q.seq = e.seq)
   AND NOT EXISTS (
         SELECT FROM @delivery AS j
         WHERE int8range(j.smallest, j.largest, '[]') @> e.seq AND e.seq = ANY (j.seqs));
