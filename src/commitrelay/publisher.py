@@ -75,6 +75,7 @@ Outcome = Delivered | NotSent | Refused | Unreachable
 class PublisherCapabilities:
     stops_at_failure: bool
     max_in_flight: int | None = None  # publish() calls that may overlap; None: any number
+    one_owner: bool = False  # `recover` shuts out every other instance of the same identity
 
 
 class Publisher(Protocol):
@@ -98,7 +99,11 @@ class Publisher(Protocol):
         """
 
     async def recover(self) -> None:
-        """After a failure, with nothing in flight: get ready again, or `BrokerUnreachable`."""
+        """Get ready (again), with nothing in flight, or `BrokerUnreachable`.
+
+        Called after a failure, and whenever the relay has got its lease: a publisher that can
+        shut out a former owner who does not know yet that he is one does it here.
+        """
 
     async def close(self) -> None:
         """Finish or give up what is in flight within `delivery_timeout_seconds`, disconnect."""

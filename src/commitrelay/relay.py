@@ -82,6 +82,7 @@ class Relay:
         self._feed_stirred = asyncio.Event()
         self._send_stirred = asyncio.Event()
         self._hold_stirred = asyncio.Event()
+        self._own_stirred = asyncio.Event()
         capabilities = self._publisher.capabilities
         strict = self.options.order == "strict"
         batch_size, window = self.options.batch_size, self.options.window
@@ -117,7 +118,7 @@ class Relay:
 
         Cancelling it gives up what is at the broker: that is delivered again later.
         """
-        self._check_lease_length()
+        self._check_options()
         try:
             if await self._patiently("database", self._open_store) and await self._patiently(
                 "broker", self._publisher.open
@@ -196,7 +197,11 @@ class Relay:
                 await self._settler.all_settled()
                 await self._leases.leave()
 
-    def _check_lease_length(self) -> None:
+    def _check_options(self) -> None:
+        if self._publisher.capabilities.one_owner and self.options.strategy != "leader":
+            raise ConfigError(
+                f"{self._publisher} lets only one relay deliver at a time: use strategy leader"
+            )
         timeout = self._publisher.delivery_timeout_seconds
         if self.options.lease_seconds < 1.5 * timeout:
             raise ConfigError(
@@ -240,7 +245,7 @@ class Relay:
                     found, exhausted = await self._claim_some()
                 else:
                     await self._stirred(self._feed_stirred, at_most_seconds=1.0)
-                if not found and await self._is_finished():
+                if not found and await self._is_finished(looked=exhausted):
                     self.stop()
             except StoreUnreachable as error:
                 await self._pause(outage.goes_on(error))
@@ -256,11 +261,11 @@ class Relay:
                 nap_seconds = min(nap_seconds * 2, self.options.poll_seconds)
 
     def _may_claim(self) -> bool:
-        if self._halted.is_set() or self._leases.paused or not self._leases.may_send():
+        if self._halted.is_set() or self._leases.paused or not self._owns_something():
             return False
         if self._competing:  # a claim must be sent at once, or it is kept from others in vain
             return not self._window.ready and len(self._publishing) < self._max_publishing
-        return self._window.has_room_for(self.options.batch_size) and bool(self._leases.buckets)
+        return self._window.has_room_for(self.options.batch_size)
 
     async def _claim_some(self) -> tuple[bool, bool]:
         """Whether events were found, and whether there is nothing more to be found now."""
@@ -332,19 +337,19 @@ class Relay:
         if freed:
             self._window.end_sweep()
 
-    async def _is_finished(self) -> bool:
+    async def _is_finished(self, *, looked: bool) -> bool:
+        """Whether the work is done: nothing in hand, and nothing found by the last look."""
         until = self.options.until
-        if (
-            until == "stopped"
-            or not self._leases.settled_down
-            or self._halted.is_set()
-            or self._window
-            or not self._settler.is_idle
-        ):
+        leases = self._leases
+        if until == "stopped" or not leases.settled_down or self._window:
             return False
-        if self._leases.paused or until == "once":
+        if not self._settler.is_idle:
+            return False
+        if leases.paused:
             return True
-        return await self._store.idle(self._lane.id)
+        if self._owns_something() and not looked:
+            return False
+        return until == "once" or await self._store.idle(self._lane.id)
 
     async def _nap(self, seconds: float) -> None:
         """Until there may be more to claim, or the time is up."""
@@ -465,7 +470,7 @@ class Relay:
         outage = self._outage("database")
         while True:
             self._hold_stirred.clear()
-            epoch = self._epoch
+            epoch, owned = self._epoch, self._owns_something()
             try:
                 kept = await self._renew()
             except StoreUnreachable as error:
@@ -473,11 +478,17 @@ class Relay:
                 continue
             outage.is_over()
             if kept:
+                if not owned:  # a publisher that can shut a former owner out does it now
+                    self._halt(None)
+                self._own_stirred.set()
                 self._feed_stirred.set()
                 self._send_stirred.set()
                 await self._stirred(self._hold_stirred, self._leases.renew_in_seconds)
             else:
                 self._lose_lease(epoch)
+
+    def _owns_something(self) -> bool:
+        return self._leases.may_send() and (self._competing or bool(self._leases.buckets))
 
     async def _renew(self) -> bool:
         if not self._leases.yielding:
@@ -519,6 +530,9 @@ class Relay:
             reason, self._halt_reason = self._halt_reason, None
             if reason is not None:
                 await self._pause(self._broker_outage.goes_on(reason))
+            while not self._owns_something():
+                await self._stirred(self._own_stirred, at_most_seconds=1.0)
+                self._own_stirred.clear()
             if self._stopping.is_set():
                 return
             try:
