@@ -85,6 +85,8 @@ class World:
         return EPOCH.timestamp() + asyncio.get_running_loop().time()
 
     async def live(self) -> World:
+        if self.random.random() < 0.3:
+            await self._write_backlog()
         writers = [asyncio.create_task(self._write()) for _ in range(self.random.randint(1, 4))]
         for _ in range(self.random.randint(1, 3)):
             self._start_relay()
@@ -106,13 +108,18 @@ class World:
             async with self._key_free.setdefault(key, asyncio.Lock()):  # the aggregate's row lock
                 await self._transaction(key)
 
-    async def _transaction(self, key: str) -> None:
+    async def _write_backlog(self) -> None:
+        """Work for relays that have yet to share out the buckets."""
+        for _ in range(self.random.randint(20, 80)):
+            await self._transaction(f"k{self.random.randrange(self.keys)}", at_once=True)
+
+    async def _transaction(self, key: str, *, at_once: bool = False) -> None:
         """Takes its seqs at once, commits them together some time later, or not at all."""
         random = self.random
         count = random.choice((1, 1, 1, 3, 10))
         seqs = range(self._next_seq, self._next_seq + count)
         self._next_seq += count
-        if random.random() < 0.3:
+        if not at_once and random.random() < 0.3:
             await asyncio.sleep(random.expovariate(1) % 3)
         commits = random.random() < 0.9
         now = asyncio.get_running_loop().time()

@@ -65,12 +65,17 @@ class Link:
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def use(self) -> AsyncIterator[AsyncConnection[Any]]:
-        """The connection, to one caller at a time; errors are translated."""
+    async def use(self, *, leave_open: bool = False) -> AsyncIterator[AsyncConnection[Any]]:
+        """The connection, to one caller at a time; errors are translated.
+
+        A caller that means to leave a transaction open says so; it is dropped otherwise.
+        """
         async with self._lock:
+            done = False
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     yield await self._connected()
+                done = True
             except psycopg.Error as error:
                 raise self._translated(error) from None
             except TimeoutError:
@@ -79,7 +84,8 @@ class Link:
                     f"{redact(self._url)} did not answer within {ANSWER_SECONDS:g} s"
                 ) from None
             finally:
-                await self._drop_unless_idle()
+                if not (done and leave_open):
+                    await self._drop_unless_idle()
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None

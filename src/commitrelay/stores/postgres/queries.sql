@@ -6,6 +6,12 @@
 -- `state + 0` keeps it from reading a partial index from end to end instead; and a subquery with a
 -- LIMIT or OFFSET is not turned into a join, which it might do by reading a whole table.
 
+-- begin_sweep: one snapshot for all claims of a sweep.
+BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+
+-- end_sweep: let the snapshot go.
+COMMIT;
+
 -- claim_all: what is due, then pending events, of the leased buckets; due ones by due time.
 -- Whether anything blocks at all is asked once: mostly nothing does, and no key is looked up.
 SELECT * FROM (

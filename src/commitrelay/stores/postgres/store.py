@@ -28,6 +28,7 @@ from commitrelay.stores.bell import Bell
 from commitrelay.stores.postgres.admin import PostgresAdmin
 from commitrelay.stores.postgres.gate import Gate
 from commitrelay.stores.postgres.link import Link
+from commitrelay.stores.postgres.sweep import Sweep
 from commitrelay.stores.text import clean_error
 
 BUSY_CLAIM = 100
@@ -59,6 +60,7 @@ class PostgresStore(PostgresAdmin):
     ) -> None:
         super().__init__(url, names=names, prepare_threshold=prepare_threshold)
         self._claims = self._new_link()
+        self._sweep = Sweep(self._claims, self._sql)
         self._settles = self._new_link()
         self._leases = self._new_link()
         self._bell = Bell()
@@ -75,6 +77,10 @@ class PostgresStore(PostgresAdmin):
     @property
     def capabilities(self) -> StoreCapabilities:
         return StoreCapabilities(competing=True, wakes=self._gate is not None)
+
+    async def close(self) -> None:
+        await self._sweep.close()
+        await super().close()
 
     async def lane(self, name: str) -> Lane:
         async with self._leases.use() as connection:
@@ -142,27 +148,30 @@ class PostgresStore(PostgresAdmin):
             "exclude_keys": _array(request.exclude_keys),
             "limit": request.limit,
         }
-        query = "claim_pending" if request.above_seq else "claim_all"
-        async with self._claims.use() as connection:
-            rows = await self._queued(connection, query, values)
+        if request.above_seq:
+            rows = await self._sweep.go_on(partial(self._queued, "claim_pending", values))
+        else:
+            rows = await self._sweep.begin(partial(self._queued, "claim_all", values))
+        if len(rows) < request.limit:
+            await self._sweep.end()
         return await self._noticed(rows)
 
     async def claim_heads(self, fence: Fence, limit: int, claim_seconds: float) -> list[Queued]:
         values = {"limit": limit, "claim_seconds": claim_seconds, **_whose(fence)}
         async with self._claims.use() as connection:
-            rows = await self._queued(connection, "claim_heads", values)
+            rows = await self._queued("claim_heads", values, connection)
             for _round in range(_MAX_PARKING_ROUNDS):
                 values["limit"] = limit - len(rows)
                 if not values["limit"] or not await self._run(connection, "park_blocked", values):
                     break
-                rows += await self._queued(connection, "claim_heads", values)
+                rows += await self._queued("claim_heads", values, connection)
             if not rows and await self._one(connection, "lock_fence", values) is None:
                 raise _lost(fence)
         rows.sort(key=itemgetter(0))
         return await self._noticed(rows)
 
     async def _queued(
-        self, connection: AsyncConnection[Any], query: str, values: dict[str, Any]
+        self, query: str, values: dict[str, Any], connection: AsyncConnection[Any]
     ) -> list[Queued]:
         async with connection.cursor(binary=True, row_factory=_queued_rows) as cursor:
             await cursor.execute(self._sql[query], values)
@@ -218,7 +227,7 @@ class PostgresStore(PostgresAdmin):
         return int(row[1])
 
     async def idle(self, lane: int) -> bool:
-        async with self._claims.use() as connection:
+        async with self._leases.use() as connection:
             for query in ("has_work", "has_unblocked"):
                 row = await self._one(connection, query, {"lane": lane})
                 if row[0]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -107,6 +110,7 @@ class Claiming:
     @scenario
     async def test_above_the_floor_only(self, scene: Scene) -> None:
         added = scene.add(*"abcdef")
+        assert await scene.seqs(limit=3) == added[:3]
         assert await scene.seqs(above_seq=added[2]) == added[3:]
 
     @scenario
@@ -120,6 +124,7 @@ class Claiming:
             added[2],
             added[3],
         ]
+        assert await scene.seqs(limit=1) == added[:1]
         floored = {"above_seq": added[0], "exclude_seqs": [added[3]], "exclude_keys": [key_of_b]}
         assert await scene.seqs(**floored) == [added[2], added[5]]
 
@@ -127,28 +132,37 @@ class Claiming:
     async def test_a_late_commit_with_a_lower_seq_is_found_by_the_next_sweep(
         self, scene: Scene
     ) -> None:
-        late = scene.harness.connect()
-        try:
+        with self._late_writer(scene) as late:
             (lower,) = scene.add("late", connection=late)
-        except Exception:
-            late.close()
-            raise
-        if not self._has_concurrent_writers(scene):
-            late.rollback()
-            late.close()
-            pytest.skip("this database has one writer at a time: seq order is commit order")
-        (higher,) = scene.add("early")
-        assert higher > lower
-        assert await scene.seqs() == [higher]
-        await scene.deliver(higher)
-        assert await scene.seqs(above_seq=higher) == []
-        late.commit()
-        late.close()
-        assert await scene.seqs(above_seq=higher) == []
+            (higher,) = scene.add("early")
+            assert higher > lower
+            assert await scene.seqs(limit=1) == [higher]
+            await scene.deliver(higher)
+            late.commit()
+            assert await scene.seqs(above_seq=higher) == []
         assert await scene.seqs() == [lower]
 
-    def _has_concurrent_writers(self, scene: Scene) -> bool:
-        return scene.store.capabilities.competing
+    @scenario
+    async def test_a_sweep_does_not_see_what_was_committed_since(self, scene: Scene) -> None:
+        with self._late_writer(scene) as late:
+            (lower,) = scene.add("k", connection=late)
+            others = scene.add("x", "y")
+            assert await scene.seqs(limit=2) == others
+            late.commit()
+        (later,) = scene.add("k")
+        assert await scene.seqs(above_seq=others[-1]) == []
+        assert await scene.seqs() == [lower, *others, later]
+
+    @contextmanager
+    def _late_writer(self, scene: Scene) -> Iterator[Any]:
+        """A connection whose transaction is open while others commit."""
+        if not scene.store.capabilities.competing:
+            pytest.skip("this database has one writer at a time: seq order is commit order")
+        late = scene.harness.connect()
+        try:
+            yield late
+        finally:
+            late.close()
 
     # --- due events -----------------------------------------------------------------------
 
