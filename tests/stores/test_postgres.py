@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,6 +19,7 @@ from commitrelay.sql import Names
 from commitrelay.store import Settlement
 from commitrelay.stores.postgres.store import PostgresStore, from_url
 from commitrelay.testing import Scene, opened
+from commitrelay.testing.store_cases.scene import ALL_BUCKETS
 from tests.support.stores import PostgresHarness
 
 SOON = 10.0
@@ -402,6 +405,46 @@ def test_a_producers_own_tables_do_not_mislead_the_trigger(
     producer.commit()
     with psycopg.connect(postgres_database) as owner:
         assert owner.execute("SELECT count(*) FROM outbox_queue").fetchone() == (1,)
+
+
+def test_the_rights_that_the_reference_grants_a_relay_are_enough(postgres_database: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "schema.md"
+    grants = re.findall(r"GRANT [^;]*?TO my_relay;", page.read_text())
+    assert len(grants) == 2
+    role = f"relay_{time.time_ns()}"
+    harness = PostgresHarness(postgres_database)
+    harness.names = Names()
+
+    async def case() -> None:
+        async with opened(harness) as scene:
+            with psycopg.connect(postgres_database, autocommit=True) as owner:
+                owner.execute(f"CREATE ROLE {role}")
+                for grant in grants:
+                    owner.execute(grant.replace("my_relay", role))
+            limited = PostgresStore(f"{postgres_database}?options=-c%20role%3D{role}")
+            await limited.open()
+            await limited.lane("default")
+            a, b, c, _d = scene.add("a", "b", "c", "c")
+            scene.store = limited
+            scene.fence = await scene.join("a")
+            await limited.acquire(scene.fence, ALL_BUCKETS)
+            await scene.deliver(a)
+            await scene.fail(b, None)
+            await scene.unpark()
+            await limited.purge(older_than_seconds=0, limit=10)
+            await fall_asleep(limited)
+            await limited.status()
+            await limited.leave(scene.fence)
+            scene.fence = await scene.join("a", strategy="competing")
+            assert [row.seq for row in await limited.claim_heads(scene.fence, 9, 60)] == [c]
+            await limited.close()
+
+    try:
+        asyncio.run(case())
+    finally:
+        with psycopg.connect(postgres_database, autocommit=True) as owner:
+            owner.execute(f"DROP OWNED BY {role}")
+            owner.execute(f"DROP ROLE {role}")
 
 
 @pytest.mark.parametrize("column", ["aggregate_type", "aggregate_id", "event_type"])

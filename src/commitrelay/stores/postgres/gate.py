@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import psycopg
 from psycopg import AsyncConnection, Notify
 from psycopg import sql as composed
 
@@ -95,7 +96,11 @@ class Gate:
     async def _wait(self, connection: AsyncConnection[Any], seconds: float) -> None:
         """Wait for a notification or the bell; a lost connection ends the wait."""
         loop = asyncio.get_running_loop()
-        descriptor = connection.fileno()
+        try:
+            descriptor = connection.fileno()
+        except psycopg.Error:  # lost since the last statement; the next sleep makes a new one
+            await self._bell.wait(min(seconds, LONGEST_UNGATED_NAP_SECONDS))
+            return
         loop.add_reader(descriptor, self._read, connection, descriptor)
         try:
             await self._bell.wait(seconds)
