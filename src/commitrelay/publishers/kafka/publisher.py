@@ -165,7 +165,7 @@ class _Sending:
 
     async def produce(self) -> None:
         """Hand everything to librdkafka, in order; waits only while its queue is full."""
-        if len(self._batches) == 1 and not any(each is not DELIVERED for each in self._outcomes):
+        if len(self._batches) == 1 and self._outcomes.count(DELIVERED) == len(self.messages):
             await self._produce_all(*self._batches)
             return
         for position, message in enumerate(self.messages):

@@ -27,7 +27,7 @@ SYNONYMS = {"acks": ("all", "-1"), "enable.idempotence": ("true", "1", "yes")}
 DEFAULTS: dict[str, str | int | float] = {
     "client.id": "commitrelay",
     "partitioner": "murmur2_random",  # where Java's producer puts a key, so that all agree
-    "linger.ms": 2,
+    "linger.ms": 1,
     "message.max.bytes": 16 * 1024 * 1024,  # the topic's own limit decides
     "queue.buffering.max.kbytes": 256 * 1024,
     "reconnect.backoff.max.ms": 1000,
