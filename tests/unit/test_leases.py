@@ -1,0 +1,37 @@
+"""The fair share is a pure function of the roster."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commitrelay.leases import share
+from commitrelay.store import BUCKETS, Roster
+
+
+def roster(others: dict[str, frozenset[int]], mine: frozenset[int] = frozenset()) -> Roster:
+    return Roster(token=1, mine=mine, others=others, strategies=frozenset(), paused=False)
+
+
+@given(names=st.sets(st.text(min_size=1), min_size=1, max_size=100))
+def test_shares_add_up_to_all_buckets_and_differ_by_one_at_most(names: set[str]) -> None:
+    shares = [
+        share("partitioned", name, roster({other: frozenset() for other in names - {name}}))
+        for name in names
+    ]
+    assert sum(shares) == BUCKETS
+    assert max(shares) - min(shares) <= 1
+
+
+def test_a_leader_takes_all_if_nobody_else_has_any() -> None:
+    assert share("leader", "a", roster({"b": frozenset()})) == BUCKETS
+    assert share("leader", "a", roster({"b": frozenset({1})})) == 0
+
+
+def test_competing_relays_own_no_bucket() -> None:
+    assert share("competing", "a", roster({})) == 0
+
+
+def test_free_is_what_nobody_holds() -> None:
+    held = roster({"b": frozenset(range(10))}, mine=frozenset(range(10, 20)))
+    assert held.free == frozenset(range(20, BUCKETS))
