@@ -26,6 +26,7 @@ from commitrelay.store import (
 from commitrelay.stores.migration import latest, migrations
 from commitrelay.stores.postgres.link import Link, checked_url
 from commitrelay.stores.status import COUNT_CAP, counts_by_name, list_query
+from commitrelay.stores.text import readable_headers
 from commitrelay.urls import redact
 
 
@@ -222,7 +223,7 @@ def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord
         aggregate_id=aggregate_id,
         event_type=event_type,
         content_type=content_type,
-        headers=headers,
+        headers=readable_headers(headers),
         idempotency_key=key,
         created_at=created_at,
         deliver_at=_utc(deliver_at),

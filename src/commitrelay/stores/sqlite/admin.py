@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from commitrelay.errors import ConfigError, SchemaMissing, StoreError
+from commitrelay.errors import ConfigError, SchemaMissing
 from commitrelay.sql import Names, queries, read
 from commitrelay.store import (
     Delivery,
@@ -25,6 +25,7 @@ from commitrelay.store import (
 from commitrelay.stores.migration import latest, migrations
 from commitrelay.stores.sqlite.database import Database, Run
 from commitrelay.stores.status import COUNT_CAP, counts_by_name, list_query
+from commitrelay.stores.text import readable_headers
 
 
 class SqliteAdmin:
@@ -237,12 +238,6 @@ def _statements(script: str) -> Iterator[str]:
 def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord:
     seq, event_id, aggregate_type, aggregate_id, event_type, content_type, headers = row[:7]
     idempotency_key, created_at, deliver_at, payload = row[7:]
-    try:
-        parsed = json.loads(headers)
-    except ValueError:
-        raise StoreError(
-            f"event {event_id} has headers that are not JSON: {headers!r:.60}"
-        ) from None
     return EventRecord(
         seq=seq,
         id=event_id,
@@ -250,7 +245,7 @@ def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord
         aggregate_id=aggregate_id,
         event_type=event_type,
         content_type=content_type,
-        headers=parsed,
+        headers=readable_headers(headers),
         idempotency_key=idempotency_key,
         created_at=_from_text(created_at),
         deliver_at=None if deliver_at is None else _from_text(deliver_at),
