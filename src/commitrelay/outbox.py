@@ -115,7 +115,7 @@ class Outbox:
         insert = (text, rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows)))
         if not self.serialize_keys:
             return [insert]
-        keys = {(row.aggregate_type, row.aggregate_id) for row in rows}
+        keys = dict.fromkeys((row.aggregate_type, row.aggregate_id) for row in rows)
         text = statement("lock_keys", len(keys), dialect, style, self.names)
         return [insert] if text is None else [(text, tuple(chain.from_iterable(keys))), insert]
 

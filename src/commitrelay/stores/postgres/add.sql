@@ -14,7 +14,7 @@ ON CONFLICT DO NOTHING;
 -- lock_keys: the writers of a key wait for each other until commit; always in the same order.
 -- The table's oid keeps two outboxes of one database apart, by whatever search_path it is found.
 WITH keys AS MATERIALIZED (
-    SELECT DISTINCT hashtextextended(
+    SELECT hashtextextended(
         key.aggregate_type || chr(31) || key.aggregate_id, '@event'::regclass::oid::bigint
     ) AS hash
     FROM (VALUES (:aggregate_type::text, :aggregate_id::text)) AS key (aggregate_type, aggregate_id)
