@@ -1,4 +1,11 @@
-"""commitrelay: the transactional outbox for Python. Commit it, and it is delivered."""
+"""commitrelay: the transactional outbox for Python. Commit it, and it is delivered.
+
+Whoever only writes events imports `Event` and `Outbox` and pays for nothing else: the relay's
+names are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from commitrelay.errors import (
     BrokerUnreachable,
@@ -17,6 +24,14 @@ from commitrelay.errors import (
 from commitrelay.event import Event
 from commitrelay.outbox import Added, Outbox
 
+if TYPE_CHECKING:
+    from commitrelay.connect import open_publisher, open_store
+    from commitrelay.format import Plain
+    from commitrelay.options import RelayOptions, RelayStats
+    from commitrelay.relay import Relay
+    from commitrelay.retry import RetryPolicy
+    from commitrelay.route import Route
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -31,8 +46,33 @@ __all__ = [
     "MissingExtra",
     "NotInTransaction",
     "Outbox",
+    "Plain",
     "PublisherError",
+    "Relay",
+    "RelayOptions",
+    "RelayStats",
+    "RetryPolicy",
+    "Route",
     "SchemaMissing",
     "StoreError",
     "StoreUnreachable",
+    "open_publisher",
+    "open_store",
 ]
+
+_LAZY = {
+    "Plain": "format",
+    "Relay": "relay",
+    "RelayOptions": "options",
+    "RelayStats": "options",
+    "RetryPolicy": "retry",
+    "Route": "route",
+    "open_publisher": "connect",
+    "open_store": "connect",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'commitrelay' has no attribute {name!r}")
+    return getattr(import_module(f"commitrelay.{_LAZY[name]}"), name)
