@@ -15,7 +15,7 @@ import pytest
 
 from commitrelay.errors import ConfigError, StoreError, StoreUnreachable
 from commitrelay.sql import Names
-from commitrelay.store import ClaimRequest, Fence, Settlement
+from commitrelay.store import ClaimRequest, Failure, Fence, Settlement
 from commitrelay.stores.sqlite import database
 from commitrelay.stores.sqlite.store import SqliteStore, from_url
 from commitrelay.testing import opened
@@ -103,6 +103,27 @@ def test_nothing_is_due_before_its_time_to_the_microsecond(
     asyncio.run(case())
 
 
+def test_no_retry_is_due_before_its_time(sqlite_path: Path) -> None:
+    now = 1_000_000_000.000_4
+
+    async def case() -> None:
+        nonlocal now
+        store = SqliteStore(str(sqlite_path), clock=lambda: now)
+        fence = await opened_store(store)
+        with closing(sqlite3.connect(sqlite_path)) as connection:
+            connection.execute(INSERT, ("1", None))
+            connection.commit()
+        failed = Settlement(failures=[Failure(1, "no", 0.001)])
+        assert await store.settle(fence, failed) == 1
+        now = 1_000_000_000.001_3
+        assert await store.claim(fence, EVERYTHING) == []
+        now = 1_000_000_000.002_1
+        assert len(await store.claim(fence, EVERYTHING)) == 1
+        await store.close()
+
+    asyncio.run(case())
+
+
 def test_a_deliver_at_that_is_no_time_is_refused(sqlite_path: Path) -> None:
     async def case() -> None:
         store = SqliteStore(str(sqlite_path))
@@ -183,8 +204,10 @@ def test_eight_writers_and_two_relays_at_once(sqlite_path: Path) -> None:
     asyncio.run(case())
 
 
-def test_claiming_overlaps_settling(sqlite_path: Path) -> None:
-    """Reader and writer are separate connections with a thread each."""
+def test_a_write_has_the_lock_from_its_start_and_does_not_hold_up_claims(
+    sqlite_path: Path,
+) -> None:
+    """BEGIN IMMEDIATE: else two that read first and write then would fail half-way."""
 
     async def case() -> None:
         store = SqliteStore(str(sqlite_path))
@@ -198,6 +221,11 @@ def test_claiming_overlaps_settling(sqlite_path: Path) -> None:
 
         writing = asyncio.create_task(store._database.write(slow))
         await asyncio.to_thread(reached.wait, 30)
+        with (
+            closing(sqlite3.connect(sqlite_path, timeout=0, isolation_level=None)) as other,
+            pytest.raises(sqlite3.OperationalError, match="locked"),
+        ):
+            other.execute("BEGIN IMMEDIATE")
         async with asyncio.timeout(20):
             await store.claim(fence, EVERYTHING)
         held.set()

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import ceil
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -56,7 +57,7 @@ class Database:
 
     def in_ms(self, seconds: float) -> int:
         """The first millisecond that is at least `seconds` from now: never early."""
-        return -int(-(self._clock() + seconds) * 1000 // 1)
+        return ceil((self._clock() + seconds) * 1000)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on one consistent view of the database."""
