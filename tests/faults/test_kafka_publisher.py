@@ -324,6 +324,14 @@ asyncio.run(main())
     assert all(line.startswith("Kafka at 127.0.0.1:1 does not answer") for line in lines)
 
 
+def test_why_a_broker_does_not_answer_is_told(real_kafka: str) -> None:
+    settings = KafkaSettings.from_url(
+        f"kafka://{real_kafka}?security.protocol=SSL&delivery_timeout_seconds=3", {}
+    )
+    with pytest.raises(BrokerUnreachable, match="SSL handshake failed"):
+        asyncio.run(KafkaPublisher(settings).open())
+
+
 def test_messages_that_are_alike_fail_together() -> None:
     """librdkafka does not say which of two equal messages failed: neither may be lost."""
     from confluent_kafka import KafkaError  # noqa: PLC0415

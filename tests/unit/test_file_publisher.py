@@ -18,6 +18,7 @@ from commitrelay.publisher import DELIVERED, NOT_SENT, Outcome, Refused, Unreach
 from commitrelay.publishers import file
 from commitrelay.publishers.file import FilePublisher, from_url
 from commitrelay.publishers.file_reader import TopicReader
+from commitrelay.publishers.jsonline import encode_line
 from commitrelay.publishers.stdout import StdoutPublisher
 from commitrelay.testing.publisher_suite import message
 
@@ -79,27 +80,28 @@ asyncio.run(publish_once(Path({str(tmp_path)!r}), *range(100)))
 def test_a_full_disk_takes_a_batch_back_and_stops_until_recover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = False
+    room = 10_000
     real_write = os.write
 
     def write(descriptor: int, data: bytes) -> int:
-        if full and len(data) > 10:
-            return real_write(descriptor, data[:10])
-        if full:
+        nonlocal room
+        if not room:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return real_write(descriptor, data)
+        written = real_write(descriptor, data[:room])
+        room -= written
+        return written
 
     async def case() -> None:
-        nonlocal full
+        nonlocal room
         publisher = FilePublisher(tmp_path)
         await publisher.open()
         assert list(await publisher.publish([message("a", "k", 1)])) == [DELIVERED]
-        full = True
         batch = [message("b", "j", 1), message("a", "k", 2)]
+        room = len(encode_line(batch[0])) + 10  # the first file takes its line, the second not
         outcomes = await publisher.publish(batch)
         assert all(isinstance(outcome, Unreachable) for outcome in outcomes)
         assert "No space left" in str(outcomes[0])
-        full = False
+        room = 10_000
         assert list(await publisher.publish([message("c", "i", 1)])) == [NOT_SENT]
         assert read_ids(tmp_path) == ["k-1"]
         await publisher.recover()
@@ -118,10 +120,11 @@ def test_a_batch_is_synced_before_it_counts_as_delivered(
     def fail(_descriptor: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
+    asyncio.run(publish_once(tmp_path, 1))
     monkeypatch.setattr(file.os, "fsync", fail)
-    [outcome] = asyncio.run(publish_once(tmp_path, 1))
+    [outcome] = asyncio.run(publish_once(tmp_path, 2))
     assert isinstance(outcome, Unreachable)
-    assert read_ids(tmp_path) == []
+    assert read_ids(tmp_path) == ["k-1"]
 
 
 def test_a_lock_that_somebody_keeps_is_answered_in_time(tmp_path: Path) -> None:

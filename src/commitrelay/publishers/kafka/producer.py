@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -20,6 +21,7 @@ from commitrelay.publishers.kafka.settings import Config
 logger = logging.getLogger("commitrelay.kafka")
 
 POLL_SECONDS = 0.1
+PURGE_SECONDS = 2.0
 
 
 class Errors:
@@ -112,7 +114,8 @@ class PolledProducer:
         if self.fatal is None:
             self.client.flush(timeout_seconds)
         self.client.purge()
-        while len(self.client):
+        deadline = time.monotonic() + PURGE_SECONDS
+        while len(self.client) and time.monotonic() < deadline:
             self._serve(0.05)
         self._ending.set()
         self._thread.join()

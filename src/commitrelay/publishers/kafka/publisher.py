@@ -98,7 +98,7 @@ class KafkaPublisher:
             sizes = self._topics.batch_bytes
             sending = _Sending(messages, outcomes)
             for topic in topics - refused.keys():
-                sending.through(self._producer(sizes[topic]), topic)
+                sending.through(self._producer(sizes.get(topic, BATCH_BYTES)), topic)
             await sending.produce()
         await sending.acknowledged()
         return outcomes, self._learn(sending)

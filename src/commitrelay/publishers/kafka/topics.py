@@ -27,6 +27,9 @@ from commitrelay.publishers.kafka.settings import BATCH_BYTES, KafkaSettings
 MISSING_SECONDS = 1.0
 """For so long nobody asks again for a topic that was not there."""
 
+MAX_MISSING = 1000
+"""So many of them are remembered."""
+
 LOOK_UP_SECONDS = 5.0
 
 
@@ -37,6 +40,7 @@ class Topics:
         self._settings = settings
         self._timeout_seconds = min(LOOK_UP_SECONDS, settings.delivery_timeout_seconds / 2)
         self._admin: AdminClient | None = None
+        self._last_error: KafkaError | None = None
         self._missing: dict[str, tuple[float, str]] = {}
         self.batch_bytes: dict[str, int] = {}  # of known topics: what a batch may hold
 
@@ -57,6 +61,7 @@ class Topics:
 
     def reach(self) -> None:
         """Ask the broker for anything; `BrokerUnreachable` if it does not answer."""
+        self._last_error = None
         try:
             self._result(self._client().describe_cluster(request_timeout=self._timeout_seconds))
         except KafkaException as error:
@@ -76,6 +81,8 @@ class Topics:
         if problem is None:
             self.batch_bytes[topic] = self._batch_bytes_of(topic)
         else:
+            if len(self._missing) >= MAX_MISSING:
+                self._missing.clear()
             self._missing[topic] = (time.monotonic() + MISSING_SECONDS, problem)
         return problem
 
@@ -118,7 +125,10 @@ class Topics:
             return BATCH_BYTES  # not allowed to know: a refused batch is taken apart later
 
     def _result(self, future: Future[Any]) -> Any:
-        return future.result(self._timeout_seconds + 1)
+        try:
+            return future.result(self._timeout_seconds + 1)
+        except TimeoutError:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
     def _verdict(self, error: KafkaError, topic: str, what: str = "") -> str:
         outcome = outcome_of(error, topic)
@@ -127,10 +137,20 @@ class Topics:
         raise self._unreachable(error)
 
     def _unreachable(self, error: KafkaError) -> BrokerUnreachable:
-        text = self._settings.hide_secrets(error.str())
-        return BrokerUnreachable(f"{self._settings} does not answer: {text}")
+        self._client().poll(0)  # calls _note, if there is something to note
+        text = error.str() if self._last_error is None else self._last_error.str()
+        return BrokerUnreachable(
+            f"{self._settings} does not answer: {self._settings.hide_secrets(text)}"
+        )
+
+    def _note(self, error: KafkaError) -> None:
+        """A refused login or a wrong certificate is told here, and only here."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._last_error = error
 
     def _client(self) -> AdminClient:
         if self._admin is None:
-            self._admin = AdminClient(self._settings.client())
+            config = self._settings.client()
+            config["error_cb"] = self._note
+            self._admin = AdminClient(config)
         return self._admin

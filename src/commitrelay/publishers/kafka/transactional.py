@@ -1,8 +1,8 @@
 """TransactionalKafkaPublisher: every batch is one Kafka transaction.
 
 Consumers with isolation.level=read_committed see all of a batch or nothing of it, so it stops at a
-failure. Opening a publisher fences every older one with the same identity, for good: a relay that
-was paused and comes back cannot deliver any more.
+failure. Opening a publisher fences every older one with the same identity, for good: one that was
+paused and comes back cannot deliver any more. Without `fence`, every publisher has its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from uuid import uuid4
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as KafkaMessage
@@ -30,7 +31,8 @@ from commitrelay.publishers.kafka.settings import BATCH_BYTES, KafkaSettings
 from commitrelay.publishers.kafka.topics import Topics
 from commitrelay.publishers.worker import WorkerPublisher
 
-DEFAULT_IDENTITY = "relay"
+PREFIX = "commitrelay-"
+"""What a transactional.id starts with: access rights can be given by it."""
 
 ABORT_SECONDS = 0.3
 
@@ -49,7 +51,7 @@ class TransactionalKafkaPublisher(WorkerPublisher):
     def __init__(self, settings: KafkaSettings) -> None:
         super().__init__(delivery_timeout_seconds=settings.delivery_timeout_seconds)
         self.settings = settings
-        self.transactional_id = f"commitrelay-{DEFAULT_IDENTITY}"
+        self.transactional_id = f"{PREFIX}{uuid4()}"
         self._topics = Topics(settings)
         self._producer: tuple[str, PolledProducer] | None = None  # and its identity
         self._batch_bytes = BATCH_BYTES
@@ -61,7 +63,7 @@ class TransactionalKafkaPublisher(WorkerPublisher):
 
     def fence(self, identity: str) -> None:
         """Be `identity`, from the next `open` or `recover` on: older ones of that name are out."""
-        self.transactional_id = f"commitrelay-{identity}"
+        self.transactional_id = f"{PREFIX}{identity}"
         self._is_fenced = False
 
     # --- in the worker's thread --------------------------------------------------------------
@@ -104,10 +106,7 @@ class TransactionalKafkaPublisher(WorkerPublisher):
     def _refusal(self, message: Message) -> str | None:
         if message.topic in self._topics.batch_bytes:
             return None
-        try:
-            return self._topics.look_up([message.topic]).get(message.topic)
-        except BrokerUnreachable:
-            return None  # let the transaction find out, and stop everything
+        return self._topics.look_up([message.topic]).get(message.topic)
 
     def _send(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         producer = self._sized_for(messages)
