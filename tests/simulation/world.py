@@ -23,7 +23,7 @@ from tests.simulation.store import UnreliableStore, inline
 
 EPOCH = datetime(2100, 1, 1, tzinfo=timezone.utc)  # later than any real clock that runs this
 CHAOS_SECONDS = 15.0
-HEALING_SECONDS = 60.0
+HEALING_SECONDS = 900.0
 RETRY = RetryPolicy(delays_seconds=(0.5, 1.0, 2.0), jitter=0.2)
 LEASE_SECONDS = 3.0
 
@@ -67,7 +67,7 @@ class World:
             lease_seconds=LEASE_SECONDS,
             retention_seconds=None,
         )
-        self.keys = pick((2, 8, 30))
+        self.keys = pick((2, 8, 30, 200))
         self.poison: set[str] = set()
         self.broker = Broker(self.random, self.faults, self.poison)
         self.written: list[Written] = []
@@ -85,8 +85,9 @@ class World:
         return EPOCH.timestamp() + asyncio.get_running_loop().time()
 
     async def live(self) -> World:
-        if self.random.random() < 0.3:
-            await self._write_backlog()
+        heavy = self.seed % 20 == 7
+        if heavy or self.random.random() < 0.3:
+            await self._write_backlog(self.random.randint(20, 80) * (8 if heavy else 1))
         writers = [asyncio.create_task(self._write()) for _ in range(self.random.randint(1, 4))]
         for _ in range(self.random.randint(1, 3)):
             self._start_relay()
@@ -108,9 +109,9 @@ class World:
             async with self._key_free.setdefault(key, asyncio.Lock()):  # the aggregate's row lock
                 await self._transaction(key)
 
-    async def _write_backlog(self) -> None:
-        """Work for relays that have yet to share out the buckets."""
-        for _ in range(self.random.randint(20, 80)):
+    async def _write_backlog(self, transactions: int) -> None:
+        """Work for relays that have yet to share out the buckets, or to take over."""
+        for _ in range(transactions):
             await self._transaction(f"k{self.random.randrange(self.keys)}", at_once=True)
 
     async def _transaction(self, key: str, *, at_once: bool = False) -> None:
