@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from commitrelay.errors import ConfigError
 from commitrelay.store import State, Verdict
@@ -23,13 +22,14 @@ def counts_by_name(counts: Mapping[int, int]) -> dict[str, int]:
     return {state.name.lower(): counts.get(state, 0) for state in State}
 
 
-def list_query(status: str | None) -> tuple[str, dict[str, Any]]:
-    """The query that lists events of a status, and the values that it needs for that."""
+def list_query(status: str | None, sql: Mapping[str, str]) -> tuple[str, dict[str, int]]:
+    """The statement that lists events of a status, and the values that it needs for that."""
     if status is None:
-        return "list_events", {}
+        return sql["list_events"], {}
     if status in _STATES:
-        return "list_queued", {"states": _STATES[status]}
+        states = ", ".join(map(str, _STATES[status]))
+        return sql["list_queued"].replace("{states}", states), {}
     if status in _VERDICTS:
-        return "list_settled", {"verdict": _VERDICTS[status]}
+        return sql["list_settled"], {"verdict": _VERDICTS[status]}
     known = ", ".join([*_STATES, *_VERDICTS])
     raise ConfigError(f"there is no status {status!r}: use one of {known}")

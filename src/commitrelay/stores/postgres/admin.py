@@ -146,7 +146,7 @@ class PostgresAdmin:
     async def list_events(
         self, where: EventFilter, *, before_seq: int | None, limit: int
     ) -> Sequence[EventRecord]:
-        query, extra = list_query(where.status)
+        statement, extra = list_query(where.status, self._sql)
         values: dict[str, Any] = {
             "before_seq": 2**62 if before_seq is None else before_seq,
             "aggregate_type": where.aggregate_type,
@@ -162,7 +162,8 @@ class PostgresAdmin:
                 if lane is None:
                     raise ConfigError(f"there is no lane {where.lane!r}: see commitrelay status")
                 values["lane"] = lane[0]
-            return await self._records(connection, await self._all(connection, query, values))
+            cursor = await connection.execute(statement, values)
+            return await self._records(connection, await cursor.fetchall())
 
     async def show_event(self, event_id: str) -> EventRecord | None:
         try:

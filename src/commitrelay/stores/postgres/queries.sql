@@ -13,14 +13,31 @@ BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;
 COMMIT;
 
 -- claim_all: what is due, then pending events, of the leased buckets; due ones by due time.
--- Whether anything blocks at all is asked once: mostly nothing does, and no key is looked up.
+-- The first blocking events of up to 100 keys are looked up once. Only if there are more, each row
+-- looks for its own, which is slow where vacuum has not yet followed.
+WITH RECURSIVE head (key, seq) AS (
+    (SELECT q.key, q.seq FROM @queue AS q
+     WHERE q.lane = %(lane)s AND q.state IN (1, 3, 4, 5)
+     ORDER BY q.lane, q.key, q.seq LIMIT 1)
+    UNION ALL
+    SELECT following.* FROM head
+    CROSS JOIN LATERAL (
+        SELECT q.key, q.seq FROM @queue AS q
+        WHERE q.lane = %(lane)s AND q.state IN (1, 3, 4, 5) AND q.key > head.key
+        ORDER BY q.lane, q.key, q.seq LIMIT 1
+    ) AS following
+),
+blocker AS MATERIALIZED (SELECT head.key, head.seq FROM head LIMIT 101)
 SELECT * FROM (
     (SELECT
         q.seq, q.key, q.bucket, q.state, q.attempts,
-        EXISTS (SELECT FROM @queue WHERE lane = %(lane)s AND state IN (1, 3, 4, 5))
-        AND EXISTS (SELECT FROM @queue AS b
-                WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
-                  AND b.state IN (1, 3, 4, 5)),
+        CASE WHEN (SELECT count(*) FROM blocker) > 100
+            THEN EXISTS (SELECT FROM @queue AS b
+                         WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
+                           AND b.state IN (1, 3, 4, 5))
+            ELSE q.key = ANY (ARRAY(SELECT b.key FROM blocker AS b))
+                AND (SELECT b.seq FROM blocker AS b WHERE b.key = q.key) < q.seq
+        END,
         e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
         e.content_type, e.headers::text, e.idempotency_key,
         replace((e.created_at AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'
@@ -39,10 +56,13 @@ SELECT * FROM (
     UNION ALL
     (SELECT
         q.seq, q.key, q.bucket, q.state, q.attempts,
-        EXISTS (SELECT FROM @queue WHERE lane = %(lane)s AND state IN (1, 3, 4, 5))
-        AND EXISTS (SELECT FROM @queue AS b
-                WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
-                  AND b.state IN (1, 3, 4, 5)),
+        CASE WHEN (SELECT count(*) FROM blocker) > 100
+            THEN EXISTS (SELECT FROM @queue AS b
+                         WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
+                           AND b.state IN (1, 3, 4, 5))
+            ELSE q.key = ANY (ARRAY(SELECT b.key FROM blocker AS b))
+                AND (SELECT b.seq FROM blocker AS b WHERE b.key = q.key) < q.seq
+        END,
         e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
         e.content_type, e.headers::text, e.idempotency_key,
         replace((e.created_at AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'
@@ -59,12 +79,28 @@ SELECT * FROM (
 LIMIT %(limit)s;
 
 -- claim_pending: pending events of the leased buckets above the read-ahead floor, in seq order.
+WITH RECURSIVE head (key, seq) AS (
+    (SELECT q.key, q.seq FROM @queue AS q
+     WHERE q.lane = %(lane)s AND q.state IN (1, 3, 4, 5)
+     ORDER BY q.lane, q.key, q.seq LIMIT 1)
+    UNION ALL
+    SELECT following.* FROM head
+    CROSS JOIN LATERAL (
+        SELECT q.key, q.seq FROM @queue AS q
+        WHERE q.lane = %(lane)s AND q.state IN (1, 3, 4, 5) AND q.key > head.key
+        ORDER BY q.lane, q.key, q.seq LIMIT 1
+    ) AS following
+),
+blocker AS MATERIALIZED (SELECT head.key, head.seq FROM head LIMIT 101)
 SELECT
     q.seq, q.key, q.bucket, q.state, q.attempts,
-    EXISTS (SELECT FROM @queue WHERE lane = %(lane)s AND state IN (1, 3, 4, 5))
-    AND EXISTS (SELECT FROM @queue AS b
-            WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
-              AND b.state IN (1, 3, 4, 5)),
+    CASE WHEN (SELECT count(*) FROM blocker) > 100
+        THEN EXISTS (SELECT FROM @queue AS b
+                     WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
+                       AND b.state IN (1, 3, 4, 5))
+        ELSE q.key = ANY (ARRAY(SELECT b.key FROM blocker AS b))
+            AND (SELECT b.seq FROM blocker AS b WHERE b.key = q.key) < q.seq
+    END,
     e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
     e.content_type, e.headers::text, e.idempotency_key,
     replace((e.created_at AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'
@@ -148,7 +184,7 @@ blocked AS MATERIALIZED (
     WHERE (SELECT b.seq FROM @queue AS b
            WHERE b.lane = %(lane)s AND b.key = in_window.key AND b.seq < in_window.seq
              AND b.state IN (1, 3, 4, 5) AND b.state <> 5
-           ORDER BY b.lane, b.key, b.seq LIMIT 1) IS NOT NULL
+           ORDER BY b.lane DESC, b.key DESC, b.seq DESC LIMIT 1) IS NOT NULL
 )
 UPDATE @queue AS q
 SET state = 3
@@ -221,7 +257,7 @@ WHERE q.lane = %(lane)s
   AND (q.state = 0 OR (q.state IN (1, 2) AND q.due_at <= statement_timestamp()))
   AND (SELECT b.seq FROM @queue AS b
        WHERE b.lane = %(lane)s AND b.key = q.key AND b.seq < q.seq AND b.state IN (1, 3, 4, 5)
-       ORDER BY b.lane, b.key, b.seq LIMIT 1) IS NOT NULL
+       ORDER BY b.lane DESC, b.key DESC, b.seq DESC LIMIT 1) IS NOT NULL
   AND EXISTS (SELECT FROM @lease
               WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s);
 
@@ -477,6 +513,7 @@ ORDER BY e.seq DESC
 LIMIT %(limit)s;
 
 -- list_queued: events in one of these states that match, newest first.
+-- {states} is filled in as literal numbers, so that the planner knows the partial index for them.
 SELECT e.seq, e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type,
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM (
@@ -487,7 +524,7 @@ FROM (
         JOIN @event AS e ON e.seq = q.seq
         WHERE q.lane = lane.id
           AND q.seq < %(before_seq)s
-          AND q.state = ANY (%(states)s::smallint[])
+          AND q.state IN ({states})
           AND (%(aggregate_type)s::text IS NULL OR e.aggregate_type = %(aggregate_type)s)
           AND (%(aggregate_id)s::text IS NULL OR e.aggregate_id = %(aggregate_id)s)
           AND (%(event_type)s::text IS NULL OR e.event_type = %(event_type)s)

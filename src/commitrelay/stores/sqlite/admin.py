@@ -162,9 +162,8 @@ class SqliteAdmin:
             if lane is None:
                 raise ConfigError(f"there is no lane {where.lane!r}: see commitrelay status")
             values["lane"] = lane[0]
-        query, extra = list_query(where.status)
-        values |= {name: json.dumps(value) for name, value in extra.items()}
-        return self._records(db, self._all(db, query, **values))
+        statement, extra = list_query(where.status, self._sql)
+        return self._records(db, db.execute(statement, {**values, **extra}).fetchall())
 
     async def show_event(self, event_id: str) -> EventRecord | None:
         records = await self._database.read(

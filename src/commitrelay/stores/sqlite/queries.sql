@@ -267,6 +267,7 @@ ORDER BY e.seq DESC
 LIMIT :limit;
 
 -- list_queued: events in one of these states that match, newest first.
+-- {states} is filled in as literal numbers, so that the planner knows the partial index for them.
 SELECT DISTINCT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type,
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @lane AS lane
@@ -274,7 +275,7 @@ CROSS JOIN @queue AS q ON q.lane = lane.id
 CROSS JOIN @event AS e ON e.seq = q.seq
 WHERE (:lane IS NULL OR lane.id = :lane)
   AND q.seq < :before_seq
-  AND q.state IN (SELECT value FROM json_each(:states))
+  AND q.state IN ({states})
   AND (:aggregate_type IS NULL OR e.aggregate_type = :aggregate_type)
   AND (:aggregate_id IS NULL OR e.aggregate_id = :aggregate_id)
   AND (:event_type IS NULL OR e.event_type = :event_type)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from commitrelay.store import BUCKETS, ClaimRequest, Queued, State
+from commitrelay.store import BUCKETS, ClaimRequest, Failure, Queued, Settlement, State
 from commitrelay.testing.store_cases.scene import ALL_BUCKETS, Scene, scenario
 
 
@@ -239,6 +239,19 @@ class Claiming:
             blocked = {row.seq: bool(row.blocked) for row in await scene.claim()}
             assert blocked == {follower: True, other: False}
             await scene.deliver(head, follower, other)
+
+    @scenario
+    async def test_many_keys_are_blocked_at_once(self, scene: Scene) -> None:
+        keys = [str(number) for number in range(130)]
+        heads, followers = scene.add(*keys), scene.add(*keys)
+        free = scene.add("x", "y", "x")
+        failures = [Failure(seq, "no", None) for seq in heads]
+        await scene.store.settle(scene.fence, Settlement(failures=failures))
+        blocked = {row.seq: bool(row.blocked) for row in await scene.claim(limit=1000)}
+        assert blocked == {**dict.fromkeys(followers, True), **dict.fromkeys(free, False)}
+        await scene.deliver(*heads[:120])
+        blocked = {row.seq: bool(row.blocked) for row in await scene.claim(limit=1000)}
+        assert [seq for seq, is_blocked in blocked.items() if is_blocked] == followers[120:]
 
     @scenario
     async def test_a_due_retry_is_not_blocked_by_itself(self, scene: Scene) -> None:
