@@ -31,6 +31,7 @@ MAX_MISSING = 1000
 """So many of them are remembered."""
 
 LOOK_UP_SECONDS = 5.0
+LIMIT_SECONDS = 1.0
 
 
 class Topics:
@@ -41,6 +42,7 @@ class Topics:
         self._timeout_seconds = min(LOOK_UP_SECONDS, settings.delivery_timeout_seconds / 2)
         self._admin: AdminClient | None = None
         self._last_error: KafkaError | None = None
+        self._tells_limits = True
         self._missing: dict[str, tuple[float, str]] = {}
         self.batch_bytes: dict[str, int] = {}  # of known topics: what a batch may hold
 
@@ -63,7 +65,7 @@ class Topics:
         """Ask the broker for anything; `BrokerUnreachable` if it does not answer."""
         self._last_error = None
         try:
-            self._result(self._client().describe_cluster(request_timeout=self._timeout_seconds))
+            self._client().list_topics(timeout=self._timeout_seconds)
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
 
@@ -114,15 +116,17 @@ class Topics:
 
     def _batch_bytes_of(self, topic: str) -> int:
         """A broker refuses a batch above the topic's limit as a whole, whoever is to blame."""
+        if not self._tells_limits:
+            return BATCH_BYTES
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
-            answers = self._client().describe_configs(
-                [resource], request_timeout=self._timeout_seconds
-            )
-            config = self._result(answers[resource])
-            return min(BATCH_BYTES, int(config["max.message.bytes"].value))
-        except (KafkaException, KeyError, ValueError):
-            return BATCH_BYTES  # not allowed to know: a refused batch is taken apart later
+            answers = self._client().describe_configs([resource], request_timeout=LIMIT_SECONDS)
+            limit = self._result(answers[resource])["max.message.bytes"]
+            return min(BATCH_BYTES, int(limit.value))
+        except KafkaException as error:
+            # Not allowed to know, or nobody answers: a refused batch is taken apart later.
+            self._tells_limits = error.args[0].code() != KafkaError._TIMED_OUT
+            return BATCH_BYTES
 
     def _result(self, future: Future[Any]) -> Any:
         try:
