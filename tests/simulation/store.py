@@ -79,6 +79,8 @@ class UnreliableStore:
         if request.above_seq == 0:
             self._sweep_sees = max(self._commits.values(), default=0)
         rows = await self._inner.claim(fence, request)
+        if self._random.random() < 0.02:
+            await asyncio.sleep(self._random.uniform(0.1, 1.0))  # long enough for a rebalance
         return [row for row in rows if self._commits[row.seq] <= self._sweep_sees]
 
     async def sleep(self, seconds: float) -> None:

@@ -55,7 +55,9 @@ class World:
         self.random = Random(seed)
         pick = self.random.choice
         self.calm = seed % 10 == 0  # nothing goes wrong: then nothing may be delivered twice
-        self.faults = Faults() if self.calm else Faults.drawn(self.random)
+        self.restless = seed % 20 == 13  # relays come and go all the time, and nothing else
+        self.busy = self.restless or seed % 20 == 7  # there is a backlog all the time
+        self.faults = Faults() if self.calm or self.restless else Faults.drawn(self.random)
         self.publisher_kind: PublisherKind = pick((ReorderingPublisher, StoppingPublisher))
         self.options = RelayOptions(
             strategy=pick(("partitioned", "partitioned", "leader")),
@@ -85,9 +87,8 @@ class World:
         return EPOCH.timestamp() + asyncio.get_running_loop().time()
 
     async def live(self) -> World:
-        heavy = self.seed % 20 == 7
-        if heavy or self.random.random() < 0.3:
-            await self._write_backlog(self.random.randint(20, 80) * (8 if heavy else 1))
+        if self.busy or self.random.random() < 0.3:
+            await self._write_backlog(self.random.randint(20, 80) * (8 if self.busy else 1))
         writers = [asyncio.create_task(self._write()) for _ in range(self.random.randint(1, 4))]
         for _ in range(self.random.randint(1, 3)):
             self._start_relay()
@@ -190,9 +191,12 @@ class World:
             self._start_relay,
             self._leave,
         ]
+        longest_pause = 4.0
+        if self.restless:
+            acts, longest_pause = [self._start_relay, self._leave], 0.5
         loop = asyncio.get_running_loop()
         while loop.time() < CHAOS_SECONDS:
-            await asyncio.sleep(self.random.uniform(0.2, 4))
+            await asyncio.sleep(self.random.uniform(0.2, longest_pause))
             self.random.choice(acts)()
 
     def _kill(self) -> None:
