@@ -104,9 +104,7 @@ class Bench:
         for name, each in rates.items():
             middle = statistics.median(each)
             spread = (max(each) - min(each)) / middle
-            print(
-                f"{name:20} {middle:>9,.0f} events/s  {middle / bare:5.2f} of bare ±{spread:.0%}"
-            )
+            print(f"{name:20} {middle:>9,.0f} events/s  {middle / bare:5.2f} of bare ±{spread:.0%}")
 
 
 class BareLoop:

@@ -7,6 +7,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,9 +145,8 @@ class TestKafka(_Kafka, PublisherSuite):
 @pytest.mark.usefixtures("real_kafka")
 class TestKafkaTransactional(TestKafka):
     async def make_publisher(self) -> Publisher:
-        publisher = TransactionalKafkaPublisher(self.settings())
-        publisher.fence(uuid.uuid4().hex)
-        return publisher
+        settings = replace(self.settings(), transactional_id=uuid.uuid4().hex)
+        return TransactionalKafkaPublisher(settings)
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +182,5 @@ class TestKafkaOutage(_OwnKafka, OutageSuite):
 
 class TestKafkaTransactionalOutage(_OwnKafka, OutageSuite):
     async def make_publisher(self) -> Publisher:
-        publisher = TransactionalKafkaPublisher(self.settings())
-        publisher.fence(uuid.uuid4().hex)
-        return publisher
+        settings = replace(self.settings(), transactional_id=uuid.uuid4().hex)
+        return TransactionalKafkaPublisher(settings)

@@ -12,6 +12,7 @@ from random import Random
 
 from commitrelay.format import Plain
 from commitrelay.options import RelayOptions
+from commitrelay.publisher import Publisher
 from commitrelay.publishers.kafka import from_url
 from commitrelay.relay import Relay
 from commitrelay.retry import RetryPolicy
@@ -23,10 +24,13 @@ from commitrelay.testing.faults import FlakyPublisher
 async def main() -> None:
     settings = json.loads(sys.argv[1])
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
-    publisher = from_url(settings["kafka"], {"delivery_timeout_seconds": settings["delivery_timeout_seconds"]})
+    timeout = {"delivery_timeout_seconds": settings["delivery_timeout_seconds"]}
+    publisher: Publisher = from_url(settings["kafka"], timeout)
+    if settings["refuse"]:
+        publisher = FlakyPublisher(publisher, refuse=settings["refuse"], random=Random())
     relay = Relay(
         PostgresStore(settings["database"]),
-        FlakyPublisher(publisher, refuse=settings["refuse"], random=Random()),
+        publisher,
         RelayOptions(
             strategy=settings.get("strategy", "partitioned"),
             lease_seconds=settings["lease_seconds"],

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from commitrelay import Event, Outbox
 from commitrelay.stores.postgres.store import PostgresStore
@@ -129,20 +129,26 @@ def relays(*started: RelayProcess) -> Iterator[None]:
 
 def read_topic(bootstrap: str, topic: str) -> list[tuple[str, int]]:
     """(key, number) of everything that is in the topic now, in order within each key."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
     found: list[tuple[str, int]] = []
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        for number in partitions:
-            partition = TopicPartition(topic, number, 0)
-            _low, high = consumer.get_watermark_offsets(partition, timeout=10)
-            consumer.assign([partition])
-            while high and consumer.position([partition])[0].offset < high:
-                for message in consumer.consume(10_000, timeout=1):
-                    assert message.error() is None
+        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        ended: set[int] = set()
+        while len(ended) < len(partitions):
+            for message in consumer.consume(10_000, timeout=5):
+                if message.error() is None:
                     found.append((message.key().decode(), json.loads(message.value())["number"]))
-                if found and consumer.position([partition])[0].offset >= high:
-                    break
+                else:
+                    assert message.error().code() == KafkaError._PARTITION_EOF
+                    ended.add(message.partition())
     finally:
         consumer.close()
     return found

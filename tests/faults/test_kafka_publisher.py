@@ -20,7 +20,15 @@ from confluent_kafka.admin import (
 )
 
 from commitrelay.errors import BrokerUnreachable
-from commitrelay.publisher import DELIVERED, Message, Outcome, Publisher, Refused, Unreachable
+from commitrelay.publisher import (
+    DELIVERED,
+    NOT_SENT,
+    Message,
+    Outcome,
+    Publisher,
+    Refused,
+    Unreachable,
+)
 from commitrelay.publishers.kafka import KafkaPublisher, KafkaSettings, TransactionalKafkaPublisher
 from commitrelay.publishers.kafka.topics import MISSING_SECONDS
 from commitrelay.testing.publisher_suite import ids, message
@@ -85,10 +93,7 @@ def test_a_topic_with_a_low_limit_refuses_no_batch_of_small_messages(
     async def case(publisher: Publisher) -> None:
         assert all_delivered(await publisher.publish(messages))
 
-    publisher = kind(KafkaSettings(real_kafka))
-    if isinstance(publisher, TransactionalKafkaPublisher):
-        publisher.fence(uuid.uuid4().hex)
-    with_publisher(publisher, case)
+    with_publisher(kind(KafkaSettings(real_kafka, transactional_id=uuid.uuid4().hex)), case)
     assert len(consume(real_kafka, topic)) == 300
 
 
@@ -239,29 +244,25 @@ def test_a_fatal_producer_is_rebuilt_by_recover(real_kafka: str, kafka_topic: ka
 # --- transactions ---------------------------------------------------------------------------------
 
 
-def test_an_older_publisher_of_the_same_identity_is_fenced(
+def test_a_former_owner_is_shut_out_until_it_has_the_lease_again(
     real_kafka: str, kafka_topic: kafka.Topics
 ) -> None:
-    topic, identity = kafka_topic(partitions=1), uuid.uuid4().hex
-
-    def publisher() -> TransactionalKafkaPublisher:
-        made = TransactionalKafkaPublisher(KafkaSettings(real_kafka))
-        made.fence(identity)
-        return made
+    topic = kafka_topic(partitions=1)
+    settings = KafkaSettings(real_kafka, transactional_id=uuid.uuid4().hex)
 
     async def case() -> None:
-        zombie, successor = publisher(), publisher()
+        zombie, successor = (TransactionalKafkaPublisher(settings) for _ in range(2))
         await zombie.open()
+        await zombie.recover()
+        await successor.open()  # a standby disturbs nobody
         assert all_delivered(await zombie.publish([message(topic, "k", 1)]))
-        await successor.open()
+        await successor.recover()
         [outcome] = await zombie.publish([message(topic, "k", 2)])
         assert isinstance(outcome, Unreachable), outcome
-        with pytest.raises(BrokerUnreachable, match="another relay has taken over"):
-            await zombie.recover()
+        assert await zombie.publish([message(topic, "k", 2)]) == [NOT_SENT]
         assert all_delivered(await successor.publish([message(topic, "k", 3)]))
         assert ids(await asyncio.to_thread(consume, real_kafka, topic)) == ["k-1", "k-3"]
-        zombie.fence(uuid.uuid4().hex)  # a lease of its own again
-        await zombie.recover()
+        await zombie.recover()  # which the relay calls when it has the lease
         assert all_delivered(await zombie.publish([message(topic, "j", 1)]))
         await zombie.close()
         await successor.close()
@@ -277,7 +278,7 @@ def test_a_transaction_that_its_owner_left_open_is_aborted_by_its_successor(
 import os
 from confluent_kafka import Producer
 producer = Producer({{"bootstrap.servers": {real_kafka!r},
-                     "transactional.id": "commitrelay-{identity}"}})
+                     "transactional.id": "{identity}"}})
 producer.init_transactions(20)
 producer.begin_transaction()
 producer.produce({topic!r}, b"never committed", "k", headers=[("event-id", "k-0")])
@@ -285,8 +286,8 @@ producer.flush(20)
 os._exit(0)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
-    publisher = TransactionalKafkaPublisher(KafkaSettings(real_kafka))
-    publisher.fence(identity)
+    settings = KafkaSettings(real_kafka, transactional_id=identity)
+    publisher = TransactionalKafkaPublisher(settings)
 
     async def case(publisher: Publisher) -> None:
         assert all_delivered(await publisher.publish([message(topic, "k", 1)]))
@@ -328,7 +329,7 @@ def test_why_a_broker_does_not_answer_is_told(real_kafka: str) -> None:
     settings = KafkaSettings.from_url(
         f"kafka://{real_kafka}?security.protocol=SSL&delivery_timeout_seconds=3", {}
     )
-    with pytest.raises(BrokerUnreachable, match="SSL handshake failed"):
+    with pytest.raises(BrokerUnreachable, match=r"does not answer: ssl://.*SSL"):
         asyncio.run(KafkaPublisher(settings).open())
 
 

@@ -7,7 +7,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from random import Random
 from typing import Any
@@ -21,7 +21,7 @@ from tests.simulation.broker import Broker, PublisherKind, ReorderingPublisher, 
 from tests.simulation.faults import Faults, Gate
 from tests.simulation.store import UnreliableStore, inline
 
-EPOCH = datetime(2100, 1, 1, tzinfo=timezone.utc)  # later than any real clock that runs this
+EPOCH = datetime(2100, 1, 1, tzinfo=UTC)  # later than any real clock that runs this
 CHAOS_SECONDS = 15.0
 HEALING_SECONDS = 900.0
 RETRY = RetryPolicy(delays_seconds=(0.5, 1.0, 2.0), jitter=0.2)

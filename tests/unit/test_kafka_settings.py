@@ -38,7 +38,7 @@ def test_a_url_with_everything_in_it() -> None:
 def test_transactional_is_another_publisher() -> None:
     assert isinstance(from_url("kafka://a:9092", {}), KafkaPublisher)
     assert isinstance(
-        from_url("kafka://a:9092?transactional=true", {}), TransactionalKafkaPublisher
+        from_url("kafka://a:9092?transactional.id=shop", {}), TransactionalKafkaPublisher
     )
     assert not KafkaPublisher.capabilities.stops_at_failure
     assert TransactionalKafkaPublisher.capabilities.stops_at_failure
@@ -53,10 +53,9 @@ def test_transactional_is_another_publisher() -> None:
         ("acks=1", "acks has to be all"),
         ("enable.idempotence=false", "enable.idempotence has to be true"),
         ("message.timeout.ms=5", "message.timeout.ms is set by commitrelay"),
-        ("transactional.id=x", "transactional.id is set by commitrelay"),
         ("security.protocol=TLS", "security.protocol"),
         ("partitions=0", "partitions='0'"),
-        ("transactional=maybe", "transactional='maybe'"),
+        ("create_topics=maybe", "create_topics='maybe'"),
         ("ssl.ca.location=/no/such/file&security.protocol=SSL", "ssl.ca.location"),
         (f"sasl.password={PASSWORD}&linger.ms={PASSWORD}", "linger.ms"),
     ],

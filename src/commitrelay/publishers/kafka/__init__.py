@@ -29,4 +29,5 @@ __all__ = ["KafkaPublisher", "KafkaSettings", "TransactionalKafkaPublisher", "fr
 def from_url(url: str, options: Mapping[str, str]) -> KafkaPublisher | TransactionalKafkaPublisher:
     """`kafka://[user:password@]host:9092[,host2:9092]?setting=…`; see `KafkaSettings`."""
     settings = KafkaSettings.from_url(url, options)
-    return (TransactionalKafkaPublisher if settings.transactional else KafkaPublisher)(settings)
+    publisher = TransactionalKafkaPublisher if settings.transactional_id else KafkaPublisher
+    return publisher(settings)

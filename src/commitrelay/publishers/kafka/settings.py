@@ -34,7 +34,7 @@ DEFAULTS: dict[str, str | int | float] = {
     "socket.keepalive.enable": "true",
 }
 
-OWN = ("bootstrap.servers", "message.timeout.ms", "delivery.timeout.ms", "transactional.id")
+OWN = ("bootstrap.servers", "message.timeout.ms", "delivery.timeout.ms")
 """What this module sets by itself."""
 
 PRODUCER_ONLY = (*FIXED, "enable.gapless.guarantee", "transaction.timeout.ms")
@@ -62,7 +62,7 @@ class KafkaSettings:
     create_topics: bool = False
     partitions: int = -1  # of topics that are created; -1: as the broker's default says
     replication: int = -1
-    transactional: bool = False
+    transactional_id: str | None = None  # given: one Kafka transaction per batch
 
     def __post_init__(self) -> None:
         for name, value in self.librdkafka.items():
@@ -86,7 +86,7 @@ class KafkaSettings:
             "create_topics": settings.boolean("create_topics", False),
             "partitions": settings.integer("partitions", -1),
             "replication": settings.integer("replication", -1),
-            "transactional": settings.boolean("transactional", False),
+            "transactional_id": settings.text("transactional.id", "") or None,
         }
         # What is left is librdkafka's: it knows its names, and says which one it does not.
         return cls(bootstrap, librdkafka={**_login(userinfo), **settings.remaining}, **own)

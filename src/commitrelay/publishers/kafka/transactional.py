@@ -1,8 +1,8 @@
 """TransactionalKafkaPublisher: every batch is one Kafka transaction.
 
 Consumers with isolation.level=read_committed see all of a batch or nothing of it, so it stops at a
-failure. Opening a publisher fences every older one with the same identity, for good: one that was
-paused and comes back cannot deliver any more. Without `fence`, every publisher has its own.
+failure. All relays of a lane share one transactional.id. Whoever gets the lease calls `recover`,
+and the broker shuts every former owner out: one that was paused and comes back cannot deliver.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from uuid import uuid4
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as KafkaMessage
@@ -31,60 +30,44 @@ from commitrelay.publishers.kafka.settings import BATCH_BYTES, KafkaSettings
 from commitrelay.publishers.kafka.topics import Topics
 from commitrelay.publishers.worker import WorkerPublisher
 
-PREFIX = "commitrelay-"
-"""What a transactional.id starts with: access rights can be given by it."""
-
 ABORT_SECONDS = 0.3
-
-_FENCED = (
-    KafkaError._FENCED,
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-)
 
 
 class TransactionalKafkaPublisher(WorkerPublisher):
     """One transaction per `publish`; calls run one after the other."""
 
-    capabilities = PublisherCapabilities(stops_at_failure=True, max_in_flight=1)
+    capabilities = PublisherCapabilities(stops_at_failure=True, max_in_flight=1, one_owner=True)
 
     def __init__(self, settings: KafkaSettings) -> None:
         super().__init__(delivery_timeout_seconds=settings.delivery_timeout_seconds)
         self.settings = settings
-        self.transactional_id = f"{PREFIX}{uuid4()}"
         self._topics = Topics(settings)
-        self._producer: tuple[str, PolledProducer] | None = None  # and its identity
+        self._producer: PolledProducer | None = None
         self._batch_bytes = BATCH_BYTES
-        self._is_fenced = False
         self._call_seconds = self.delivery_timeout_seconds * 0.8
 
     def __str__(self) -> str:
         return str(self.settings)
 
-    def fence(self, identity: str) -> None:
-        """Be `identity`, from the next `open` or `recover` on: older ones of that name are out."""
-        self.transactional_id = f"{PREFIX}{identity}"
-        self._is_fenced = False
-
     # --- in the worker's thread --------------------------------------------------------------
 
     def _connect(self) -> None:
-        if self._is_fenced:
-            raise BrokerUnreachable(
-                f"{self}: another relay has taken over {self.transactional_id}: this one is out "
-                "until it has a lease again"
-            )
-        if self._producer is not None and self._producer[0] == self.transactional_id:
-            return
-        self._disconnect()
+        """A standby opens as well: so it only looks whether the broker is there."""
         self._topics.reach()
+
+    def _recover(self) -> None:
+        self._take_over()
+        super()._recover()
+
+    def _take_over(self) -> PolledProducer:
+        """A new producer, and the end of all others with its transactional.id."""
+        self._disconnect()
         milliseconds = round(self._call_seconds * 1000)
-        identity = self.transactional_id
         producer = PolledProducer(
             self.settings.producer(
                 self._batch_bytes,
                 **{
-                    "transactional.id": identity,
+                    "transactional.id": self.settings.transactional_id,
                     "message.timeout.ms": milliseconds,
                     "transaction.timeout.ms": max(10_000, 2 * milliseconds),
                 },
@@ -96,11 +79,12 @@ class TransactionalKafkaPublisher(WorkerPublisher):
             producer.close(0)
             text = self.settings.hide_secrets(error.args[0].str())
             raise BrokerUnreachable(f"{self}: no transactions: {text}") from None
-        self._producer = (identity, producer)
+        self._producer = producer
+        return producer
 
     def _disconnect(self) -> None:
         if self._producer is not None:
-            self._producer[1].close(0)
+            self._producer.close(0)
             self._producer = None
 
     def _refusal(self, message: Message) -> str | None:
@@ -126,17 +110,13 @@ class TransactionalKafkaPublisher(WorkerPublisher):
         if needed < self._batch_bytes:
             self._batch_bytes = needed
             self._disconnect()
-            self._connect()
-        if self._producer is None or self._producer[0] != self.transactional_id:
-            raise BrokerUnreachable(f"not yet open as {self.transactional_id}")
-        return self._producer[1]
+        return self._producer or self._take_over()
 
     def _failed(
         self, transaction: _Transaction, cause: KafkaError, deadline: float
     ) -> Sequence[Outcome]:
         aborted = transaction.abort(deadline)
         cause = transaction.fatal or cause
-        self._is_fenced = cause.code() in _FENCED
         # The old producer may still be purging: a new one starts from a clean sheet, and ends
         # whatever transaction the old one has left open.
         self._disconnect()
