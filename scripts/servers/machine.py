@@ -21,11 +21,11 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "comm
 PORTS = range(20_000, 32_000)
 
 
-class Unavailable(Exception):  # noqa: N818
+class Unavailable(Exception):
     """This machine cannot have the server; says why, and what would help."""
 
 
-class Failed(Exception):  # noqa: N818
+class Failed(Exception):
     """The server is here and did not do what it should."""
 
 
