@@ -148,6 +148,20 @@ def test_no_wake_up_is_lost_while_writers_come_and_go(postgres_database: str) ->
     asyncio.run(case())
 
 
+def test_closing_the_gate_asks_for_one_more_poll(postgres_database: str) -> None:
+    """Whoever committed just before sent no notification: the first sleep must not sleep."""
+
+    async def case() -> None:
+        async with scene_on(postgres_database) as scene:
+            assert await scene.seqs() == []
+            (seq,) = scene.add("a")
+            async with asyncio.timeout(SOON):
+                await scene.store.sleep(60)
+            assert await scene.seqs() == [seq]
+
+    asyncio.run(case())
+
+
 def test_events_of_another_lane_wake_nobody(postgres_database: str) -> None:
     async def case() -> None:
         async with scene_on(postgres_database) as scene:

@@ -262,9 +262,10 @@ WHERE q.lane = %(lane)s
               WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s);
 
 -- unpark: the first parked events of each key that nothing else blocks become pending.
--- The recursion steps from key to key, so 1M events parked behind one key cost one step.
+-- The recursion steps from key to key, so 1M events parked behind one key cost one step. Claims
+-- that have expired end here too, for relays that do not claim (the strategy was changed).
 WITH RECURSIVE fence AS MATERIALIZED (
-    SELECT strategy FROM @lease
+    SELECT token FROM @lease
     WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s
     FOR KEY SHARE
 ),
@@ -316,7 +317,7 @@ released AS (
       AND q.seq = ANY (ARRAY(SELECT abandoned.seq FROM abandoned))
       AND q.state + 0 = 5
       AND (%(buckets)s::smallint[] IS NULL OR q.bucket = ANY (%(buckets)s::smallint[]))
-      AND (SELECT strategy FROM fence) <> 'competing'
+      AND EXISTS (SELECT FROM fence)
     RETURNING q.seq
 )
 SELECT (SELECT count(*) FROM fence),
