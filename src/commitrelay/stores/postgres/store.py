@@ -151,7 +151,8 @@ class PostgresStore(PostgresAdmin):
         if request.above_seq:
             rows = await self._sweep.go_on(partial(self._queued, "claim_pending", values))
         else:
-            rows = await self._sweep.begin(partial(self._queued, "claim_all", values))
+            read = partial(self._queued, "claim_all", values)
+            rows = await self._sweep.begin(read, request.limit)
         if len(rows) < request.limit:
             await self._sweep.end()
         return await self._noticed(rows)

@@ -29,9 +29,24 @@ class Sweep:
         self._snapshot_of: AsyncConnection[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._is_quiet = True
 
-    async def begin(self, read: Read) -> list[Queued]:
-        """Read from a new snapshot."""
+    async def begin(self, read: Read, limit: int) -> list[Queued]:
+        """Read from a new snapshot.
+
+        A sweep of one claim needs none but the statement's own. While there is little to do, that
+        is what is tried first: it takes a third of the time.
+        """
+        if self._is_quiet and self._snapshot_of is None:
+            async with self._link.use() as connection:
+                rows = await read(connection)
+            if len(rows) < limit:
+                return rows
+        rows = await self._begin(read)
+        self._is_quiet = len(rows) < limit
+        return rows
+
+    async def _begin(self, read: Read) -> list[Queued]:
         self._stop_timer()
         async with self._link.use(leave_open=True) as connection:
             async with connection.pipeline():
