@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from commitrelay import Event, Outbox
 from commitrelay.stores.postgres.store import PostgresStore
+from tests.support.kafka_reader import consume_partitions
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -129,29 +129,11 @@ def relays(*started: RelayProcess) -> Iterator[None]:
 
 def read_topic(bootstrap: str, topic: str) -> list[tuple[str, int]]:
     """(key, number) of everything that is in the topic now, in order within each key."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    found: list[tuple[str, int]] = []
-    try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        ended: set[int] = set()
-        while len(ended) < len(partitions):
-            for message in consumer.consume(10_000, timeout=5):
-                if message.error() is None:
-                    found.append((message.key().decode(), json.loads(message.value())["number"]))
-                else:
-                    assert message.error().code() == KafkaError._PARTITION_EOF
-                    ended.add(message.partition())
-    finally:
-        consumer.close()
-    return found
+    return [
+        (received.key, json.loads(received.value)["number"])
+        for partition in consume_partitions(bootstrap, topic).values()
+        for received in partition
+    ]
 
 
 def first_deliveries(messages: Iterable[tuple[str, int]]) -> dict[str, list[int]]:

@@ -20,7 +20,7 @@ def bootstrap(url: str) -> str:
 @contextmanager
 def mock_cluster() -> Iterator[str]:
     """A broker inside this process. It creates topics by itself and knows no transactions."""
-    host = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1})
+    host = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 0})
     brokers = host.list_topics(timeout=10).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
     host.flush(1)
@@ -30,7 +30,7 @@ class Topics:
     """Makes topics that no other test uses, and removes them with `delete_all`."""
 
     def __init__(self, bootstrap: str, *, is_mock: bool) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self._is_mock = is_mock
         self._created: list[str] = []
 

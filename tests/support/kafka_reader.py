@@ -19,6 +19,7 @@ def consume_partitions(bootstrap: str, topic: str) -> dict[int, list[Received]]:
             "enable.partition.eof": True,
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 20,
+            "log_level": 0,
         }
     )
     partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
