@@ -278,7 +278,8 @@ class Relay:
                 rows = await self._claim(request)
             finally:
                 self._take_in(rows)
-        return bool(rows), len(rows) < self.options.batch_size
+        is_short = len(rows) < self.options.batch_size
+        return bool(rows), is_short and request.above_seq == 0
 
     def _begin_sweep_if_due(self) -> None:
         now, buckets = self._clock(), self._leases.buckets

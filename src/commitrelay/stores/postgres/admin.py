@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from psycopg import AsyncConnection
+from psycopg import AsyncClientCursor, AsyncConnection
 from psycopg import sql as composed
 
 from commitrelay.errors import ConfigError, SchemaMissing
@@ -28,6 +28,13 @@ from commitrelay.stores.postgres.link import Link, checked_url
 from commitrelay.stores.status import COUNT_CAP, counts_by_name, list_query
 from commitrelay.stores.text import readable_headers
 from commitrelay.urls import redact
+
+
+class Result(NamedTuple):
+    """What one statement of several answered."""
+
+    rows: list[Any]
+    changed: int
 
 
 class PostgresAdmin:
@@ -205,6 +212,25 @@ class PostgresAdmin:
         self, connection: AsyncConnection[Any], query: str, values: dict[str, Any] | None = None
     ) -> list[Any]:
         return await (await connection.execute(self._sql[query], values)).fetchall()
+
+    async def _in_one_message(
+        self, connection: AsyncConnection[Any], steps: Mapping[str, dict[str, Any]]
+    ) -> dict[str, Result]:
+        """Several statements as one transaction, sent as one message of the simple protocol.
+
+        The server runs it when it has all of it, to the end: a process that is frozen in the
+        middle of sending holds no lock, as it would between the messages of a pipeline, where no
+        time-out of the server's applies.
+        """
+        async with AsyncClientCursor(connection) as cursor:
+            texts = [cursor.mogrify(self._sql[step], values) for step, values in steps.items()]
+            await cursor.execute(";\n".join(texts), prepare=False)
+            results: dict[str, Result] = {}
+            for step in steps:
+                rows = await cursor.fetchall() if cursor.description is not None else []
+                results[step] = Result(rows, cursor.rowcount)
+                cursor.nextset()
+        return results
 
     async def _one(
         self, connection: AsyncConnection[Any], query: str, values: dict[str, Any] | None = None

@@ -110,28 +110,20 @@ class PostgresStore(PostgresAdmin):
             "keep": None if keep is None else _array(keep),
             "lease_seconds": lease_seconds,
         }
-        async with self._leases.use() as connection, connection.pipeline():
-            async with connection.transaction():
-                switch = await connection.execute(self._sql["lock_lane"], values)
-                await connection.execute(self._sql["remove_expired_leases"], values)
-                await connection.execute(self._sql["renew_lease"], values)
-                leases = await connection.execute(self._sql["lane_leases"], values)
-            paused = await switch.fetchone()
-            rows = await leases.fetchall()
-        if paused is None:
+        steps = ("lock_lane", "remove_expired_leases", "renew_lease", "lane_leases")
+        async with self._leases.use() as connection:
+            done = await self._in_one_message(connection, dict.fromkeys(steps, values))
+        if not done["lock_lane"].rows:
             raise ConfigError(f"there is no lane with the id {lane}: it was removed")
-        return _roster(relay, rows, paused[0])
+        return _roster(relay, done["lane_leases"].rows, paused=done["lock_lane"].rows[0][0])
 
     async def acquire(self, fence: Fence, buckets: frozenset[int]) -> frozenset[int]:
         values = {"buckets": _array(buckets), **_whose(fence)}
-        async with self._leases.use() as connection, connection.pipeline():
-            async with connection.transaction():
-                await connection.execute(self._sql["lock_lane"], values)
-                cursor = await connection.execute(self._sql["acquire"], values)
-            row = await cursor.fetchone()
-        if row is None:
+        async with self._leases.use() as connection:
+            done = await self._in_one_message(connection, {"lock_lane": values, "acquire": values})
+        if not done["acquire"].rows:
             raise _lost(fence)
-        return frozenset(row[0])
+        return frozenset(done["acquire"].rows[0][0])
 
     async def leave(self, fence: Fence) -> None:
         async with self._leases.use() as connection:
@@ -203,21 +195,15 @@ class PostgresStore(PostgresAdmin):
     async def _settle(
         self, connection: AsyncConnection[Any], fence: Fence, steps: dict[str, dict[str, Any]]
     ) -> int:
-        """All steps in one transaction and one round trip; each one checks the lease itself."""
+        """All steps in one transaction; each one checks the lease itself."""
         whose = _whose(fence)
-        async with connection.pipeline():
-            async with connection.transaction():
-                lease = await connection.execute(self._sql["lock_fence"], whose)
-                cursors = {
-                    step: await connection.execute(self._sql[step], {**values, **whose})
-                    for step, values in steps.items()
-                }
-            if await lease.fetchone() is None:
-                raise _lost(fence)
-            delivered = cursors.pop("settle_delivered", None)
-            row = await delivered.fetchone() if delivered is not None else None
-        changed = sum(cursor.rowcount for cursor in cursors.values())
-        return changed + (row[1] if row else 0)
+        fenced = {step: {**values, **whose} for step, values in steps.items()}
+        done = await self._in_one_message(connection, {"lock_fence": whose, **fenced})
+        if not done.pop("lock_fence").rows:
+            raise _lost(fence)
+        delivered = done.pop("settle_delivered", None)
+        changed = sum(result.changed for result in done.values())
+        return changed + (delivered.rows[0][1] if delivered else 0)
 
     async def unpark(self, fence: Fence, buckets: frozenset[int], limit: int) -> int:
         values = {"buckets": _asked(buckets), "limit": limit, **_whose(fence)}
