@@ -101,3 +101,6 @@ def _is_message(message: Any) -> bool:
 def _received(message: Any) -> Received:
     headers = dict(message.headers())
     return received(headers[EVENT_ID].decode(), message.value())
+
+
+from_url = KafkaTopic

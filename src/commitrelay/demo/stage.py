@@ -19,11 +19,13 @@ from uuid import uuid4
 from commitrelay import registry
 from commitrelay.admin import initialise
 from commitrelay.demo.consumer import Consumer
+from commitrelay.demo.file_topic import FileTopic
 from commitrelay.demo.ledger import Ledger
-from commitrelay.demo.place import Place, SqlitePlace, place_of
+from commitrelay.demo.place import Place, place_of
 from commitrelay.demo.relay_thread import RelayThread
 from commitrelay.demo.shop import Shop
-from commitrelay.demo.topic import FileTopic, Topic, topic_of
+from commitrelay.demo.sqlite_place import SqlitePlace
+from commitrelay.demo.topic import Topic, topic_of
 from commitrelay.errors import CommitrelayError, StoreError
 from commitrelay.settings import Settings
 from commitrelay.sql import Names

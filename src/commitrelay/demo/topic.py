@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
+from importlib import import_module
+from typing import Any, Protocol, cast
 
 from commitrelay.demo.ledger import Received
 from commitrelay.errors import ConfigError
-from commitrelay.publishers.file import SUFFIX
-from commitrelay.publishers.file_reader import TopicReader
+from commitrelay.registry import PUBLISHERS
 from commitrelay.urls import redact, scheme_of
+
+READERS = {
+    "file": "file_topic",
+    "kafka": "kafka_topic",
+}
+"""URL scheme -> the module beside this one whose `from_url(url, name)` makes the topic."""
 
 
 class Topic(Protocol):
-    url: str
-    name: str
+    url: str  # what the relay publishes to, with the options that this topic needs
+    name: str  # the topic, a template that every event of the run is routed by
     title: str
 
     def prepare(self) -> None:
@@ -33,43 +37,15 @@ class Topic(Protocol):
 
 
 def topic_of(url: str, run: str) -> Topic:
-    """The topic for a publish URL."""
+    """The topic for a publish URL; `run` keeps it apart from other runs and other topics."""
     scheme = scheme_of(url)
-    if scheme == "file":
-        return FileTopic(url, f"commitrelay-demo-{run}")
-    if scheme == "kafka":
-        from commitrelay.demo.kafka_topic import KafkaTopic  # noqa: PLC0415
-
-        return KafkaTopic(url, f"commitrelay-demo-{run}")
-    raise ConfigError(
-        f"the demo cannot read back what it publishes to {redact(url)}: "
-        "use file:///directory or kafka://host:9092"
-    )
-
-
-class FileTopic:
-    title = "files"
-
-    def __init__(self, url: str, name: str) -> None:
-        self.url = url
-        self.name = name
-        self._directory = Path(unquote(urlsplit(url).path))
-        self._reader = TopicReader(self._directory, name)
-
-    def prepare(self) -> None:
-        pass
-
-    def poll(self) -> list[Received]:
-        messages = self._reader.poll()
-        if not messages:
-            time.sleep(0.005)
-        return [received(each.event_id, each.value) for each in messages]
-
-    def close(self) -> None:
-        pass
-
-    def remove(self) -> None:
-        (self._directory / f"{self.name}{SUFFIX}").unlink(missing_ok=True)
+    if scheme not in READERS:
+        known = ", ".join(f"{name}://" for name in READERS if name in PUBLISHERS)
+        raise ConfigError(
+            f"the demo cannot read back what it publishes to {redact(url)}: use one of {known}"
+        )
+    module = import_module(f"commitrelay.demo.{READERS[scheme]}")
+    return cast(Topic, module.from_url(url, f"commitrelay-demo-{run}"))
 
 
 def received(event_id: str, value: bytes) -> Received:

@@ -1,0 +1,1 @@
+UPDATE @orders SET version = LAST_INSERT_ID(version + 1), status = %s WHERE id = %s
