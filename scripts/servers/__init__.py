@@ -37,6 +37,8 @@ class Server(Protocol):
 
 def all_servers() -> dict[str, Server]:
     from servers.kafka import Kafka  # noqa: PLC0415 - they import this package
+    from servers.nats import Nats  # noqa: PLC0415
     from servers.postgres import Postgres  # noqa: PLC0415
+    from servers.redis import Redis  # noqa: PLC0415
 
-    return {"postgres": Postgres(), "kafka": Kafka()}
+    return {"postgres": Postgres(), "kafka": Kafka(), "nats": Nats(), "redis": Redis()}
