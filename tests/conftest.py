@@ -14,9 +14,18 @@ from tests.support import kafka, postgres, services
 IN_CI = os.environ.get("CI") == "true"
 POSTGRES_URL = services.url_of("postgres")
 KAFKA_URL = services.url_of("kafka")
+NATS_URL = services.url_of("nats")
+REDIS_URL = services.url_of("redis")
 
 
-SERVER_FIXTURES = {"postgres_url", "kafka_bootstrap", "real_kafka", "dedicated_server"}
+SERVER_FIXTURES = {
+    "postgres_url",
+    "kafka_bootstrap",
+    "real_kafka",
+    "dedicated_server",
+    "nats_url",
+    "redis_url",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -85,6 +94,21 @@ def kafka_topic(kafka_bootstrap: str) -> Iterator[kafka.Topics]:
     topics.delete_all()
 
 
+@pytest.fixture(scope="session")
+def nats_url() -> str:
+    """A server with JetStream."""
+    if NATS_URL is None:
+        give_up("no NATS: run `scripts/services up nats`")
+    return NATS_URL
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    if REDIS_URL is None:
+        give_up("no Redis: run `scripts/services up redis`")
+    return REDIS_URL
+
+
 @pytest.fixture
 def dedicated_server(
     request: pytest.FixtureRequest,
@@ -112,6 +136,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         "NO REAL KAFKA: its tests ran on librdkafka's mock cluster, or were skipped": (
             KAFKA_URL is None
         ),
+        "NO NATS: its tests were skipped": NATS_URL is None,
+        "NO REDIS: its tests were skipped": REDIS_URL is None,
     }
     for text in (text for text, is_missing in missing.items() if is_missing):
         terminalreporter.write_line(f"*** {text}. See `make services`.", red=True, bold=True)
