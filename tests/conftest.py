@@ -14,6 +14,7 @@ from tests.support import kafka, postgres, services
 IN_CI = os.environ.get("CI") == "true"
 POSTGRES_URL = services.url_of("postgres")
 KAFKA_URL = services.url_of("kafka")
+RABBITMQ_URL = services.url_of("rabbitmq")
 NATS_URL = services.url_of("nats")
 REDIS_URL = services.url_of("redis")
 
@@ -23,6 +24,7 @@ SERVER_FIXTURES = {
     "kafka_bootstrap",
     "real_kafka",
     "dedicated_server",
+    "rabbitmq_url",
     "nats_url",
     "redis_url",
 }
@@ -109,6 +111,14 @@ def redis_url() -> str:
     return REDIS_URL
 
 
+@pytest.fixture(scope="session")
+def rabbitmq_url() -> str:
+    """The real RabbitMQ; tests make queues of their own there."""
+    if RABBITMQ_URL is None:
+        give_up("no RabbitMQ: run `scripts/services up rabbitmq`")
+    return RABBITMQ_URL
+
+
 @pytest.fixture
 def dedicated_server(
     request: pytest.FixtureRequest,
@@ -136,6 +146,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         "NO REAL KAFKA: its tests ran on librdkafka's mock cluster, or were skipped": (
             KAFKA_URL is None
         ),
+        "NO RABBITMQ: its tests were skipped": RABBITMQ_URL is None,
         "NO NATS: its tests were skipped": NATS_URL is None,
         "NO REDIS: its tests were skipped": REDIS_URL is None,
     }
