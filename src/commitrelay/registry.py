@@ -14,9 +14,16 @@ from commitrelay.store import AdminStore, Store
 from commitrelay.urls import redact, scheme_of
 
 DIALECTS = {"postgresql": "postgres", "postgres": "postgres", "sqlite": "sqlite"}
-PUBLISHERS = {"kafka": "kafka", "file": "file", "stdout": "stdout"}
+PUBLISHERS = {
+    "kafka": "kafka",
+    "nats": "nats",
+    "redis": "redis",
+    "rediss": "redis",
+    "file": "file",
+    "stdout": "stdout",
+}
 PLANNED_DATABASES = ("mysql", "mariadb")
-PLANNED_PUBLISHERS = ("amqp", "amqps", "nats", "redis", "rediss", "http", "https", "sqs")
+PLANNED_PUBLISHERS = ("amqp", "amqps", "http", "https", "sqs")
 
 
 class Database(Store, AdminStore, Protocol):

@@ -1,0 +1,181 @@
+"""RedisLink: messages as XADD commands, and their replies."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+from zlib import crc32
+
+from commitrelay.errors import BrokerUnreachable
+from commitrelay.publisher import DELIVERED, Message, Refused, Unreachable
+from commitrelay.publishers.pipelined import Batch
+from commitrelay.publishers.redis.connection import RedisConnection, check, pack
+from commitrelay.publishers.redis.outcomes import outcome_of
+from commitrelay.publishers.redis.settings import RedisSettings
+
+KEY, PAYLOAD = "key", "payload"
+COMMANDS_PER_WRITE = 250
+WAIT_SHARE = 0.5
+"""Of the delivery timeout: how long replicas may take."""
+
+
+class Streams:
+    """Which stream a message goes to, and the command that puts it there."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self._count = settings.streams
+        limit = settings.max_length
+        self._trimming: tuple[str | int, ...] = () if limit is None else ("MAXLEN", "~", limit)
+
+    def stream(self, message: Message) -> str:
+        if self._count == 1:
+            return message.topic
+        return f"{message.topic}:{crc32(message.key.encode()) % self._count}"
+
+    def command(self, message: Message) -> bytes:
+        _topic, key, value, headers, _event_id = message
+        fields = dict(headers)
+        if KEY in fields or PAYLOAD in fields:
+            headers = [each for each in headers if each[0] not in (KEY, PAYLOAD)]
+        stream = self.stream(message)
+        return pack(
+            (
+                "XADD",
+                stream,
+                *self._trimming,
+                "*",
+                KEY,
+                key,
+                PAYLOAD,
+                value,
+                *chain.from_iterable(headers),
+            )
+        )
+
+
+class RedisLink:
+    """One connection to one server, or to one node of a cluster."""
+
+    def __init__(self, connection: RedisConnection, settings: RedisSettings) -> None:
+        self.connection = connection
+        self._streams = Streams(settings)
+        self._replicas = settings.wait_replicas
+        self._wait = b""
+        if self._replicas:
+            milliseconds = round(settings.delivery_timeout_seconds * WAIT_SHARE * 1000)
+            self._wait = pack(("WAIT", self._replicas, milliseconds))
+
+    @property
+    def lost(self) -> str | None:
+        return self.connection.lost
+
+    async def check(self) -> None:
+        await check(self.connection)
+
+    def drop(self, reason: str) -> None:
+        self.connection.drop(reason)
+
+    async def send(self, batch: Batch) -> None:
+        await self.send_some(batch, range(len(batch.messages)))
+
+    async def send_some(self, batch: Batch, positions: range | list[int]) -> None:
+        """Those at the positions, in order."""
+        for start in range(0, len(positions), COMMANDS_PER_WRITE):
+            await self.connection.writable()
+            if self.lost is not None:
+                raise BrokerUnreachable(self.lost)
+            self._write(batch, positions[start : start + COMMANDS_PER_WRITE])
+
+    def _write(self, batch: Batch, positions: range | list[int]) -> None:
+        messages, command = batch.messages, self._streams.command
+        limit = self.connection.max_bulk_bytes
+        commands: list[bytes] = []
+        sent: list[int] = []
+        for position in positions:
+            message = messages[position]
+            packed = command(message)
+            if len(packed) > limit and (reason := self._too_large(message)):
+                batch.settle(position, Refused(reason))
+            else:
+                commands.append(packed)
+                sent.append(position)
+        if not sent:
+            return
+        commands.append(self._wait)
+        replicas = self._replicas
+        waiting = _Added(batch, sent, self._streams) if not replicas else None
+        self.connection.ask(
+            b"".join(commands), waiting or _Copied(batch, sent, self._streams, replicas)
+        )
+
+    def _too_large(self, message: Message) -> str | None:
+        limit = self.connection.max_bulk_bytes
+        largest = max(len(message.value), *(len(text.encode()) for _, text in message.headers), 0)
+        if largest <= limit:
+            return None
+        return (
+            f"stream {self._streams.stream(message)}: a field has {largest} bytes, the server's "
+            f"proto-max-bulk-len is {limit}: store a reference instead, or raise it"
+        )
+
+
+class _Added:
+    """One reply per message: the id of its entry, or an error."""
+
+    __slots__ = ("_batch", "_positions", "_streams", "left")
+
+    def __init__(self, batch: Batch, positions: list[int], streams: Streams) -> None:
+        self._batch = batch
+        self._positions = positions
+        self._streams = streams
+        self.left = len(positions)
+
+    def take(self, reply: Any) -> None:
+        position = self._positions[-self.left]
+        self.left -= 1
+        if type(reply) is bytes:
+            self._batch.settle(position, DELIVERED)
+        else:
+            stream = self._streams.stream(self._batch.messages[position])
+            self._batch.settle(position, outcome_of(str(reply), stream))
+
+    def give_up(self, reason: str) -> None:
+        self._batch.give_up(reason)
+
+
+class _Copied:
+    """The same, with the number of replicas that have it all as the last reply."""
+
+    __slots__ = ("_added", "_batch", "_positions", "_replicas", "_streams", "left")
+
+    def __init__(self, batch: Batch, positions: list[int], streams: Streams, replicas: int) -> None:
+        self._batch = batch
+        self._positions = positions
+        self._streams = streams
+        self._replicas = replicas
+        self._added: list[int] = []
+        self.left = len(positions) + 1
+
+    def take(self, reply: Any) -> None:
+        self.left -= 1
+        if not self.left:
+            self._copied(reply)
+            return
+        position = self._positions[-self.left]
+        if type(reply) is bytes:
+            self._added.append(position)
+        else:
+            stream = self._streams.stream(self._batch.messages[position])
+            self._batch.settle(position, outcome_of(str(reply), stream))
+
+    def _copied(self, reply: Any) -> None:
+        for position in self._added:
+            if isinstance(reply, int) and reply >= self._replicas:
+                self._batch.settle(position, DELIVERED)
+            else:
+                stream = self._streams.stream(self._batch.messages[position])
+                reason = f"stream {stream}: {reply} of {self._replicas} replicas have it in time"
+                self._batch.settle(position, Unreachable(reason))
+
+    def give_up(self, reason: str) -> None:
+        self._batch.give_up(reason)
