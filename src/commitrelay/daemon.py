@@ -17,13 +17,13 @@ from typing import Any, Literal, TypeVar
 
 from commitrelay import registry
 from commitrelay.errors import ConfigError, StoreUnreachable
-from commitrelay.format import Plain
+from commitrelay.format.choice import composer
 from commitrelay.options import RelayOptions
 from commitrelay.relay import Relay
 from commitrelay.retry import Backoff, RetryPolicy
 from commitrelay.route import Route
 from commitrelay.settings import LaneSettings, Settings
-from commitrelay.urls import redact
+from commitrelay.urls import redact, scheme_of
 
 logger = logging.getLogger("commitrelay.daemon")
 
@@ -169,11 +169,12 @@ def relay_of(lane: LaneSettings, until: Until = "stopped", *, purges: bool = Tru
     chosen = lane.settings
     # What [routes] does not name goes where `topic` says.
     route = Route({"*": chosen.topic, **chosen.routes})
+    publish = chosen.required("publish")
     return Relay(
         _database(lane),
-        registry.publisher(chosen.required("publish"), chosen.publisher_options()),
+        registry.publisher(publish, chosen.publisher_options()),
         relay_options(lane, until, purges=purges),
-        compose=Plain(route),
+        compose=composer(chosen.format, route, scheme=scheme_of(publish), options=chosen.options),
         name=chosen.relay_name,
     )
 
@@ -223,4 +224,5 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         import uvloop  # noqa: PLC0415
     except ImportError:
         return None
-    return uvloop.new_event_loop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

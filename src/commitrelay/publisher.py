@@ -11,6 +11,9 @@ An adapter under `publishers/` implements `Publisher`, declares what it can do i
   opens its circuit and tries again later, with the same event id.
 * ``NOT_SENT``: held back by the publisher because an earlier message failed. Costs nothing.
 
+A broker that says when to come back is heard: ``retry_after_seconds`` of a refusal is the least
+that its event waits, that of an outage is how long the relay waits.
+
 A publisher that *stops at a failure* promises more: from the first message that is not
 delivered until `recover` is called, no later message is delivered, also of `publish` calls
 that overlap. The relay can then keep many events of one key in flight and still never let a
@@ -24,12 +27,27 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 
+class Tombstone(bytes):
+    """No value at all. There is one instance, `TOMBSTONE`: compare with `is`.
+
+    It is empty, so a broker that knows no difference between nothing and empty needs no code.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "TOMBSTONE"
+
+
+TOMBSTONE: Final = Tombstone()
+
+
 class Message(NamedTuple):
     """What goes to the broker: an event, routed and formatted. A tuple, because there are many."""
 
     topic: str
     key: str  # the aggregate id: what the broker partitions by
-    value: bytes
+    value: bytes  # `TOMBSTONE` where the broker shall get a null
     headers: list[tuple[str, str]]
     event_id: str
 
@@ -57,6 +75,7 @@ class Refused:
     """The broker will not take this message; another one it might."""
 
     reason: str
+    retry_after_seconds: float | None = None  # not earlier, says the broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +83,7 @@ class Unreachable:
     """The broker did not answer in time; the message may or may not have arrived."""
 
     reason: str
+    retry_after_seconds: float | None = None  # it did answer: come back then
 
 
 DELIVERED: Final = Delivered()

@@ -55,12 +55,12 @@ class Template:
 
     __slots__ = ("_parts", "fields", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, known: Sequence[str] = FIELDS) -> None:
         if not isinstance(text, str) or not text:
             raise ConfigError(f"a template must be a text that is not empty, not {text!r}")
         self.text = text
         fields: set[str] = set()
-        self._parts = [_part(token, text, fields) for token in _TOKEN.findall(text)]
+        self._parts = [_part(token, text, known, fields) for token in _TOKEN.findall(text)]
         self.fields = frozenset(fields)
 
     def __call__(self, event: Queued) -> str:
@@ -77,7 +77,7 @@ class Route:
     of all (aggregate type, event type) pairs are computed once.
     """
 
-    __slots__ = ("_known", "_templates", "spread")
+    __slots__ = ("_known", "_templates", "is_default", "spread")
 
     def __init__(self, topics: str | Mapping[str, str] = DEFAULT_TOPIC) -> None:
         by_type = topics if isinstance(topics, Mapping) else {"*": topics}
@@ -86,6 +86,7 @@ class Route:
                 'topics need at least one entry, named "AggregateType", '
                 '"AggregateType.EventType" or "*"'
             )
+        self.is_default = dict(by_type) == {"*": DEFAULT_TOPIC}
         self._templates = {name: Template(text) for name, text in by_type.items()}
         self.spread = any("aggregate_id" in each.fields for each in self._templates.values())
         self._known: dict[tuple[str, str], str] = {}
@@ -117,7 +118,7 @@ class Route:
         return template
 
 
-def _part(token: str, text: str, fields: set[str]) -> Part:
+def _part(token: str, text: str, known: Sequence[str], fields: set[str]) -> Part:
     if token in ("{{", "}}"):
         return _literal(token[0])
     if token in ("{", "}"):
@@ -125,9 +126,9 @@ def _part(token: str, text: str, fields: set[str]) -> Part:
     if not token.startswith("{"):
         return _literal(token)
     field, *filters = (name.strip() for name in token[1:-1].split("|"))
-    if field not in FIELDS:
+    if field not in known:
         raise ConfigError(
-            f"the template {text!r} has an unknown field {field!r}: use {', '.join(FIELDS)}"
+            f"the template {text!r} has an unknown field {field!r}: use {', '.join(known)}"
         )
     fields.add(field)
     return _field(field, [_filter(name, text) for name in filters])

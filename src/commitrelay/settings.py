@@ -26,6 +26,8 @@ OPTION_TABLES = {
     "kafka": "options of the Kafka client, by librdkafka's names",
     "file": "options of the file publisher",
     "stdout": "options of the stdout publisher",
+    "cloudevents": "options of the formats cloudevents and cloudevents-structured",
+    "debezium": "options of the format debezium, by the names of Debezium's Outbox Event Router",
     "store": "options of the database adapter",
 }
 """TOML tables whose keys are passed on as they are; a dotted key needs no quotes."""
@@ -36,8 +38,12 @@ LANE_KEYS = {
     "event_types": "the lane gets only events of these types",
     "routes": "the lane's own [routes]",
     "publisher": "the lane's own [publisher] options, on top of the shared ones",
+    "cloudevents": "the lane's own [cloudevents] options, on top of the shared ones",
+    "debezium": "the lane's own [debezium] options, on top of the shared ones",
 }
 """Keys of a [[lanes]] entry beside the settings that a lane may override."""
+
+LANE_TABLES = tuple(key for key in LANE_KEYS if key in OPTION_TABLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +126,15 @@ class Settings:
         "{aggregate_type|lower}.events",
         "Topic of an event, as a template over its fields.",
         Text("TEMPLATE"),
+        group="Broker",
+        per_lane=True,
+    )
+    format: Literal["plain", "cloudevents", "cloudevents-structured", "debezium"] = setting(
+        "plain",
+        "What a message looks like: plain (the payload, the rest in headers), cloudevents "
+        "(the same by the CloudEvents binding of the broker), cloudevents-structured (one JSON "
+        "object) or debezium (as its Outbox Event Router would emit it).",
+        Choice(("plain", "cloudevents", "cloudevents-structured", "debezium")),
         group="Broker",
         per_lane=True,
     )
@@ -277,12 +292,12 @@ class LaneEntry:
     aggregate_types: tuple[str, ...] | None = None
     event_types: tuple[str, ...] | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    publisher: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def applied_to(self, settings: Settings) -> LaneSettings:
         shared = settings.options
-        own = {**shared.get("publisher", {}), **self.publisher}
-        merged = replace(settings, **self.overrides, options={**shared, "publisher": own})
+        own = {table: {**shared.get(table, {}), **said} for table, said in self.options.items()}
+        merged = replace(settings, **self.overrides, options={**shared, **own})
         return LaneSettings(self.name, merged, True, self.aggregate_types, self.event_types)
 
 

@@ -17,6 +17,7 @@ from commitrelay.settings import (
     DECLARATIONS,
     DEFAULT_FILE,
     LANE_KEYS,
+    LANE_TABLES,
     OPTION_TABLES,
     Declaration,
     LaneEntry,
@@ -159,13 +160,17 @@ def _lane(table: Mapping[str, Any], origin: str) -> LaneEntry:
     }
     if "routes" in table:
         overrides["routes"] = _routes(table["routes"], f"{origin}: routes")
-    publisher = _table(table.get("publisher", {}), f"{origin}: publisher")
+    options = {
+        key: _options(_table(table[key], f"{origin}: {key}"), f"{origin}: {key}")
+        for key in LANE_TABLES
+        if key in table
+    }
     return LaneEntry(
         parsed(Text(), table["name"], f"{origin}: name"),
         _types(table, "aggregate_types", origin),
         _types(table, "event_types", origin),
         overrides,
-        _options(publisher, f"{origin}: publisher"),
+        options,
     )
 
 

@@ -104,6 +104,24 @@ class TestFile:
         assert first.declared
         assert audit.declared
 
+    def test_a_format_and_its_options_also_per_lane(self) -> None:
+        write(
+            'format = "cloudevents"\n'
+            '[cloudevents]\nsource = "/shop"\n'
+            '[debezium]\nroute.by.field = "type"\nroute.tombstone.on.empty.payload = false\n'
+            '[[lanes]]\nname = "default"\n'
+            '[[lanes]]\nname = "cdc"\nformat = "debezium"\n'
+            "debezium = { route.tombstone.on.empty.payload = true }\n"
+        )
+        first, cdc = (lane.settings for lane in load({}, {}).lanes())
+        assert (first.format, cdc.format) == ("cloudevents", "debezium")
+        assert first.options["cloudevents"] == {"source": "/shop"}
+        assert cdc.options["debezium"] == {
+            "route.by.field": "type",
+            "route.tombstone.on.empty.payload": "true",
+        }
+        assert first.options["debezium"]["route.tombstone.on.empty.payload"] == "false"
+
     def test_some_lanes_of_the_file_can_be_chosen(self) -> None:
         write('[[lanes]]\nname = "a"\n[[lanes]]\nname = "b"\n')
         assert [lane.name for lane in load({"lane": "b"}, {}).lanes()] == ["b"]

@@ -1,7 +1,7 @@
 """A message as one line of JSON, and back, byte for byte.
 
-The payload is a string where it is UTF-8 (``payload``), else base64 (``payload_base64``). Headers
-are an object, or a list of pairs if a name occurs twice.
+The payload is a string where it is UTF-8 (``payload``), else base64 (``payload_base64``); null is
+a tombstone. Headers are an object, or a list of pairs if a name occurs twice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from base64 import b64decode, b64encode
 from json.encoder import encode_basestring as quoted
 
-from commitrelay.publisher import Message
+from commitrelay.publisher import TOMBSTONE, Message
 
 
 def encode_line(message: Message) -> bytes:
@@ -18,7 +18,7 @@ def encode_line(message: Message) -> bytes:
     # Put together by hand: JSONEncoder.encode takes half as long again.
     topic, key, value, headers, event_id = message
     try:
-        payload = f'"payload":{quoted(str(value, "utf-8"))}'
+        payload = f'"payload":{"null" if value is TOMBSTONE else quoted(str(value, "utf-8"))}'
     except UnicodeDecodeError:
         payload = f'"payload_base64":"{b64encode(value).decode()}"'
     return (
@@ -39,12 +39,18 @@ def decode_line(line: bytes) -> Message:
     fields = json.loads(line)
     headers = fields["headers"]
     pairs = headers.items() if isinstance(headers, dict) else headers
-    encoded = fields.get("payload_base64")
-    value = fields["payload"].encode() if encoded is None else b64decode(encoded, validate=True)
     return Message(
         topic=fields["topic"],
         key=fields["key"],
-        value=value,
+        value=_value(fields),
         headers=[(name, text) for name, text in pairs],
         event_id=fields["id"],
     )
+
+
+def _value(fields: dict[str, str]) -> bytes:
+    encoded = fields.get("payload_base64")
+    if encoded is not None:
+        return b64decode(encoded, validate=True)
+    payload: str | None = fields["payload"]
+    return TOMBSTONE if payload is None else payload.encode()

@@ -15,13 +15,18 @@ from collections.abc import Callable, Iterable, Sequence
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as KafkaMessage
 
-from commitrelay.publisher import Message
+from commitrelay.publisher import TOMBSTONE, Message
 from commitrelay.publishers.kafka.settings import Config
 
 logger = logging.getLogger("commitrelay.kafka")
 
 POLL_SECONDS = 0.1
 PURGE_SECONDS = 2.0
+
+
+def sent(value: bytes) -> bytes | None:
+    """The value as Kafka gets it."""
+    return None if value is TOMBSTONE else value
 
 
 class Errors:
@@ -45,14 +50,14 @@ class Errors:
 
     def note_own(self, error: KafkaError, message: Message) -> None:
         """The same for a message that librdkafka did not even take."""
-        self._by_content[message.topic, message.key.encode(), message.value] = error
+        self._by_content[message.topic, message.key.encode(), sent(message.value)] = error
 
     def of(self, messages: Sequence[Message]) -> Iterable[tuple[int, KafkaError]]:
         """The positions of those that failed, with their errors."""
         if not self._by_content:
             return
         for position, (topic, key, value, _headers, _event_id) in enumerate(messages):
-            error = self._by_content.get((topic, key.encode(), value))
+            error = self._by_content.get((topic, key.encode(), sent(value)))
             if error is not None:
                 yield position, error
 

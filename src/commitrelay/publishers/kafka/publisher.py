@@ -15,6 +15,7 @@ from commitrelay.errors import BrokerUnreachable
 from commitrelay.publisher import (
     DELIVERED,
     NOT_SENT,
+    TOMBSTONE,
     Message,
     Outcome,
     PublisherCapabilities,
@@ -22,7 +23,7 @@ from commitrelay.publisher import (
     Unreachable,
 )
 from commitrelay.publishers.kafka.outcomes import outcome_of
-from commitrelay.publishers.kafka.producer import Batch, PolledProducer
+from commitrelay.publishers.kafka.producer import Batch, PolledProducer, sent
 from commitrelay.publishers.kafka.settings import (
     BATCH_BYTES,
     ONE_MESSAGE_BYTES,
@@ -180,8 +181,9 @@ class _Sending:
         produced = 0
         for position, message in enumerate(self.messages):
             topic, key, value, headers, _event_id = message
+            body = None if value is TOMBSTONE else value
             try:
-                produce(topic, value, key, on_delivery=acknowledge, headers=headers)
+                produce(topic, body, key, on_delivery=acknowledge, headers=headers)
                 produced += 1
             except (BufferError, KafkaException):
                 await self._produce_one(position, message, producer)
@@ -192,7 +194,7 @@ class _Sending:
         acknowledge = self._batches[producer].acknowledge
         while True:
             try:
-                producer.produce(topic, value, key, on_delivery=acknowledge, headers=headers)
+                producer.produce(topic, sent(value), key, on_delivery=acknowledge, headers=headers)
             except BufferError:
                 await asyncio.sleep(FULL_QUEUE_SECONDS)
             except KafkaException as error:

@@ -25,7 +25,7 @@ from commitrelay.publisher import (
     Unreachable,
 )
 from commitrelay.publishers.kafka.outcomes import outcome_of
-from commitrelay.publishers.kafka.producer import Errors, PolledProducer
+from commitrelay.publishers.kafka.producer import Errors, PolledProducer, sent
 from commitrelay.publishers.kafka.settings import BATCH_BYTES, KafkaSettings
 from commitrelay.publishers.kafka.topics import Topics
 from commitrelay.publishers.worker import WorkerPublisher
@@ -197,7 +197,7 @@ class _Transaction:
         while True:
             try:
                 self._producer.produce(
-                    topic, value, key, on_delivery=self._acknowledge, headers=headers
+                    topic, sent(value), key, on_delivery=self._acknowledge, headers=headers
                 )
             except BufferError:
                 if self._decided.wait(0.002) or time.monotonic() > self._deadline:

@@ -1,17 +1,11 @@
-"""Format: event -> message. Here the plain one: the payload as it is, the rest as headers."""
+"""Plain: the payload as it is, the rest as headers."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-
-from commitrelay.errors import InvalidEvent
+from commitrelay.format.headers import Header, user_headers
 from commitrelay.publisher import Message
 from commitrelay.route import Route
 from commitrelay.store import Queued
-
-Composer = Callable[[Queued], Message]
-"""What the relay calls for every event; an exception refuses that event."""
 
 EVENT_ID = "event-id"
 EVENT_TYPE = "event-type"
@@ -30,7 +24,6 @@ _OWN_AND_IDEMPOTENCY_KEY = OWN_HEADERS | {IDEMPOTENCY_KEY}
 
 MAX_CACHED_KINDS = 4096
 
-Header = tuple[str, str]
 Kind = tuple[str, str, str]
 
 
@@ -106,58 +99,3 @@ def _append(headers: list[Header], text: str, event_id: str) -> None:
     for name, value in user_headers(text, event_id).items():
         if name.lower() not in own:
             headers.append((name, value))
-
-
-def user_headers(text: str, event_id: str) -> dict[str, str]:
-    """The headers column of an event, checked: a plain INSERT may have written anything."""
-    try:
-        headers = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidEvent(
-            f"the headers of event {event_id} are not JSON: write an object of strings"
-        ) from None
-    if not isinstance(headers, dict):
-        raise InvalidEvent(
-            f"the headers of event {event_id} are a JSON {_json_type(headers)}: "
-            "write an object of strings"
-        )
-    escaped = "\\" in text  # strict JSON has control characters and surrogates only as escapes
-    for name, value in headers.items():
-        if not isinstance(value, str):
-            raise InvalidEvent(
-                f"header {name!r} of event {event_id} is a JSON {_json_type(value)}: "
-                "write it as a string"
-            )
-        if not name:
-            raise InvalidEvent(f"a header of event {event_id} has an empty name: give it one")
-        if escaped:
-            _check_text(name, value, event_id)
-    return headers
-
-
-def _check_text(name: str, value: str, event_id: str) -> None:
-    text = name + value
-    if "\x00" in text or "\r" in text or "\n" in text:
-        raise InvalidEvent(
-            f"header {name!r} of event {event_id} contains a NUL, CR or LF character: "
-            "remove or encode it"
-        )
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidEvent(
-            f"header {name!r} of event {event_id} contains a lone surrogate, which is not valid "
-            "Unicode: remove or encode it"
-        ) from None
-
-
-def _json_type(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, (int, float)):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "object"
