@@ -16,6 +16,8 @@ from commitrelay.urls import redact, scheme_of
 DIALECTS = {"postgresql": "postgres", "postgres": "postgres", "sqlite": "sqlite"}
 PUBLISHERS = {
     "kafka": "kafka",
+    "amqp": "rabbitmq",
+    "amqps": "rabbitmq",
     "nats": "nats",
     "redis": "redis",
     "rediss": "redis",
@@ -23,7 +25,7 @@ PUBLISHERS = {
     "stdout": "stdout",
 }
 PLANNED_DATABASES = ("mysql", "mariadb")
-PLANNED_PUBLISHERS = ("amqp", "amqps", "http", "https", "sqs")
+PLANNED_PUBLISHERS = ("http", "https", "sqs")
 
 
 class Database(Store, AdminStore, Protocol):

@@ -15,6 +15,8 @@ from commitrelay.urls import redact, scheme_of
 READERS = {
     "file": "file_topic",
     "kafka": "kafka_topic",
+    "amqp": "rabbitmq_topic",
+    "amqps": "rabbitmq_topic",
 }
 """URL scheme -> the module beside this one whose `from_url(url, name)` makes the topic."""
 
