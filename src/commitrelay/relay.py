@@ -46,6 +46,10 @@ FIRST_NAP_SECONDS = 0.005
 """After finding something, a relay looks again this soon; then ever later, up to the poll."""
 
 
+LEAST_PAUSE_SECONDS = 0.1
+"""A broker that asks to be tried again at once is not tried more often than this."""
+
+
 class Relay:
     """Delivers the committed events of one lane. Run it with `run`, or embed it::
 
@@ -108,7 +112,7 @@ class Relay:
         self._unpark_at = 0.0
         self._sweep_ends_at = 0.0
         self._swept_buckets: frozenset[int] = frozenset()
-        self._halt_reason: str | None = None
+        self._halt_reason: Unreachable | None = None
         self._broker_outage = self._outage("broker", most_seconds=15.0)
 
     # --- life -----------------------------------------------------------------------------
@@ -316,7 +320,7 @@ class Relay:
                 unfit[row.key] = (row, str(error))
         self._window.accept(items)
         for row, reason in unfit.values():
-            self._refuse(row, reason, flying=False)
+            self._refuse(row, Refused(reason), flying=False)
         if len(rows) < self.options.batch_size:
             self._window.end_sweep()
         elif rows[-1].state == State.PENDING:
@@ -433,16 +437,16 @@ class Relay:
     def _digest_failures(self, batch: list[Item], outcomes: Sequence[Outcome]) -> list[Item]:
         delivered: list[Item] = []
         came_back: list[int] = []
-        unreachable: str | None = None
+        unreachable: Unreachable | None = None
         for item, outcome in zip(batch, outcomes, strict=True):
             if outcome is DELIVERED:
                 delivered.append(item)
             elif isinstance(outcome, Refused):
-                self._refuse(item[0], outcome.reason, flying=True)
+                self._refuse(item[0], outcome, flying=True)
             else:
                 came_back.append(item[0].seq)
                 if isinstance(outcome, Unreachable):
-                    unreachable = outcome.reason
+                    unreachable = outcome
         self._window.come_back(len(came_back))
         self._release(came_back)
         if came_back or self._halts_at_failure:
@@ -450,10 +454,12 @@ class Relay:
             self._halt(unreachable)
         return delivered
 
-    def _refuse(self, row: Queued, reason: str, *, flying: bool) -> None:
+    def _refuse(self, row: Queued, refused: Refused, *, flying: bool) -> None:
         waiting = self._window.refuse(row, flying=flying)
         attempts = row.attempts + 1
-        delay = self.options.retry.delay_seconds(attempts, self._random)
+        reason, not_before = refused.reason, refused.retry_after_seconds or 0.0
+        retry = self.options.retry
+        delay = retry.delay_seconds(attempts, self._random, at_least_seconds=not_before)
         blocks = self.options.on_dead == "block"
         self._settler.fail(row, Failure(row.seq, reason, delay, blocks), waiting)
         self.stats.refused += 1
@@ -515,9 +521,9 @@ class Relay:
 
     # --- recover --------------------------------------------------------------------------
 
-    def _halt(self, unreachable: str | None) -> None:
+    def _halt(self, outage: Unreachable | None) -> None:
         """Send nothing more until what is at the broker has come back and is settled."""
-        self._halt_reason = unreachable or self._halt_reason
+        self._halt_reason = outage or self._halt_reason
         self._halted.set()
 
     async def _recover(self) -> None:
@@ -530,7 +536,9 @@ class Relay:
             await self._settler.all_settled()
             reason, self._halt_reason = self._halt_reason, None
             if reason is not None:
-                await self._pause(self._broker_outage.goes_on(reason))
+                pause = self._broker_outage.goes_on(reason.reason)
+                asked = reason.retry_after_seconds
+                await self._pause(pause if asked is None else max(asked, LEAST_PAUSE_SECONDS))
             while not self._owns_something():
                 await self._stirred(self._own_stirred, at_most_seconds=1.0)
                 self._own_stirred.clear()
@@ -539,7 +547,7 @@ class Relay:
             try:
                 await self._publisher.recover()
             except BrokerUnreachable as error:
-                self._halt_reason = str(error)
+                self._halt_reason = Unreachable(str(error))
                 continue
             self._halted.clear()
             self._feed_stirred.set()

@@ -25,11 +25,13 @@ class RetryPolicy:
     def max_attempts(self) -> int:
         return len(self.delays_seconds) + 1
 
-    def delay_seconds(self, failed_attempts: int, random: Random) -> float | None:
+    def delay_seconds(
+        self, failed_attempts: int, random: Random, *, at_least_seconds: float = 0.0
+    ) -> float | None:
         """How long to wait after so many failed attempts; None: no more attempts, dead."""
         if failed_attempts >= self.max_attempts:
             return None
-        delay = self.delays_seconds[failed_attempts - 1]
+        delay = max(self.delays_seconds[failed_attempts - 1], at_least_seconds)
         return delay * (1 + self.jitter * random.random())
 
 
