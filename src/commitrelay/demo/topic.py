@@ -15,6 +15,9 @@ from commitrelay.urls import redact, scheme_of
 READERS = {
     "file": "file_topic",
     "kafka": "kafka_topic",
+    "nats": "nats_topic",
+    "redis": "redis_topic",
+    "rediss": "redis_topic",
     "amqp": "rabbitmq_topic",
     "amqps": "rabbitmq_topic",
 }

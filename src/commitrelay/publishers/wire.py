@@ -7,6 +7,7 @@ is told once, to `ended`.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -117,7 +118,8 @@ def unreachable(name: str, error: OSError) -> BrokerUnreachable:
             f"{name}: no TLS connection ({error.reason or error}): "
             "check that this port speaks TLS, and its certificates"
         )
-    text = error.strerror or str(error)
+    # asyncio puts the address into strerror, where one looks for the reason.
+    text = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)
     return BrokerUnreachable(
         f"cannot connect to {name} ({text}): check its address, and that it runs"
     )
