@@ -1,15 +1,18 @@
 # A fresh Debian machine with git, make and Python 3.11 needs nothing else.
 BIN      := .venv/bin
 SERVICES := $(BIN)/python scripts/services
-PYTHONS  := . scripts/services
+PYTHONS  := . scripts/services scripts/demo-matrix
 
-.PHONY: help demo test test-fast lint format bench services services-down venv clean
+.PHONY: help demo demo-matrix test test-fast lint format bench services services-down venv clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/demo ## watch an order service and its relay on SQLite and files
 	@$(BIN)/commitrelay demo
+
+demo-matrix: services ## the demo on every database with every broker, as a table
+	@$(BIN)/python scripts/demo-matrix
 
 test: lint services ## everything, on real servers
 	@$(BIN)/pytest -n auto --dist worksteal
@@ -22,6 +25,7 @@ lint: .venv/dev ## style, types and the direction of imports
 	@$(BIN)/ruff format --check $(PYTHONS)
 	@$(BIN)/mypy
 	@MYPYPATH=scripts $(BIN)/mypy --explicit-package-bases scripts/servers scripts/services
+	@MYPYPATH=scripts $(BIN)/mypy --explicit-package-bases scripts/demo-matrix
 	@$(BIN)/lint-imports --no-logo
 
 format: .venv/dev ## rewrite in the house style
