@@ -9,10 +9,11 @@ from typing import NoReturn
 
 import pytest
 
-from tests.support import kafka, postgres, services
+from tests.support import kafka, mariadb, postgres, services
 
 IN_CI = os.environ.get("CI") == "true"
 POSTGRES_URL = services.url_of("postgres")
+MARIADB_URL = services.url_of("mariadb")
 KAFKA_URL = services.url_of("kafka")
 RABBITMQ_URL = services.url_of("rabbitmq")
 NATS_URL = services.url_of("nats")
@@ -21,6 +22,7 @@ REDIS_URL = services.url_of("redis")
 
 SERVER_FIXTURES = {
     "postgres_url",
+    "mariadb_url",
     "kafka_bootstrap",
     "real_kafka",
     "dedicated_server",
@@ -60,6 +62,21 @@ def postgres_url() -> str:
 def postgres_database(postgres_url: str) -> Iterator[str]:
     """The URL of an empty database that this test has to itself."""
     with postgres.fresh_database(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def mariadb_url() -> str:
+    """The server; tests use `mariadb_database`."""
+    if MARIADB_URL is None:
+        give_up("no MariaDB: run `scripts/services up mariadb`")
+    return MARIADB_URL
+
+
+@pytest.fixture
+def mariadb_database(mariadb_url: str) -> Iterator[str]:
+    """The URL of an empty database that this test has to itself."""
+    with mariadb.fresh_database(mariadb_url) as url:
         yield url
 
 
@@ -143,6 +160,7 @@ def dedicated_server(
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     missing = {
         "NO POSTGRESQL: its tests were skipped": POSTGRES_URL is None,
+        "NO MARIADB: its tests were skipped": MARIADB_URL is None,
         "NO REAL KAFKA: its tests ran on librdkafka's mock cluster, or were skipped": (
             KAFKA_URL is None
         ),

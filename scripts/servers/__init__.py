@@ -37,8 +37,17 @@ class Server(Protocol):
 
 def all_servers() -> dict[str, Server]:
     from servers.kafka import Kafka  # noqa: PLC0415 - they import this package
+    from servers.mariadb import Mariadb  # noqa: PLC0415
     from servers.nats import Nats  # noqa: PLC0415
     from servers.postgres import Postgres  # noqa: PLC0415
+    from servers.rabbitmq import RabbitMQ  # noqa: PLC0415
     from servers.redis import Redis  # noqa: PLC0415
 
-    return {"postgres": Postgres(), "kafka": Kafka(), "nats": Nats(), "redis": Redis()}
+    return {
+        "postgres": Postgres(),
+        "mariadb": Mariadb(),
+        "kafka": Kafka(),
+        "nats": Nats(),
+        "redis": Redis(),
+        "rabbitmq": RabbitMQ(),
+    }

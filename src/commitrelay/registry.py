@@ -13,7 +13,13 @@ from commitrelay.sql import Names
 from commitrelay.store import AdminStore, Store
 from commitrelay.urls import redact, scheme_of
 
-DIALECTS = {"postgresql": "postgres", "postgres": "postgres", "sqlite": "sqlite"}
+DIALECTS = {
+    "postgresql": "postgres",
+    "postgres": "postgres",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "sqlite": "sqlite",
+}
 PUBLISHERS = {
     "kafka": "kafka",
     "amqp": "rabbitmq",
@@ -21,11 +27,14 @@ PUBLISHERS = {
     "nats": "nats",
     "redis": "redis",
     "rediss": "redis",
+    "https": "http",
+    "http": "http",
+    "sqs": "sqs",
+    "sns": "sqs",
     "file": "file",
     "stdout": "stdout",
 }
-PLANNED_DATABASES = ("mysql", "mariadb")
-PLANNED_PUBLISHERS = ("http", "https", "sqs")
+PLANNED_PUBLISHERS: tuple[str, ...] = ()
 
 
 class Database(Store, AdminStore, Protocol):
@@ -34,7 +43,7 @@ class Database(Store, AdminStore, Protocol):
 
 def dialect_of(url: str) -> str:
     """The folder under stores/ that serves a database URL."""
-    return _adapter(url, DIALECTS, PLANNED_DATABASES, "database")
+    return _adapter(url, DIALECTS, (), "database")
 
 
 def database(url: str, names: Names, options: Mapping[str, str] | None = None) -> Database:

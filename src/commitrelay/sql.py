@@ -23,6 +23,7 @@ QUERY_FILES = ("queries.sql", "add.sql")
 _STORES = Path(__file__).with_name("stores")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _HEADING = re.compile(r"^-- (?P<name>[a-z][a-z0-9_]*): ", re.MULTILINE)
+_QUOTES = {"mysql": "`"}
 _TABLE = re.compile(r"(?P<sign>@@?)(?P<noun>[a-z][a-z_]*)")
 
 
@@ -50,9 +51,10 @@ class Names:
         name = f'"{self.bare(noun)}"'
         return name if self.schema is None else f'"{self.schema}".{name}'
 
-    def fill(self, text: str) -> str:
+    def fill(self, text: str, dialect: str = "") -> str:
         """Replace every `@noun` of `text`; `@@noun` stays unqualified, as names of indexes must."""
-        return _TABLE.sub(self._filled, text)
+        quote = _QUOTES.get(dialect, '"')
+        return _TABLE.sub(lambda match: self._filled(match).replace('"', quote), text)
 
     def _filled(self, match: re.Match[str]) -> str:
         noun = match["noun"]
@@ -80,5 +82,5 @@ def queries(dialect: str, names: Names) -> dict[str, str]:
     for heading, end in zip(headings, ends, strict=True):
         _sentence, _, body = text[heading.start() : end].partition("\n")
         body = "\n".join(line for line in body.splitlines() if not line.startswith("--"))
-        result[heading["name"]] = names.fill(body).strip().rstrip(";")
+        result[heading["name"]] = names.fill(body, dialect).strip().rstrip(";")
     return result

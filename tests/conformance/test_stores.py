@@ -1,4 +1,4 @@
-"""Both stores pass the suite that we ship for authors of stores."""
+"""All stores pass the suite that we ship for authors of stores."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from commitrelay.testing import StoreSuite
-from tests.support import postgres
-from tests.support.stores import PostgresHarness, SqliteHarness
+from tests.support import mariadb, postgres
+from tests.support.stores import MariadbHarness, PostgresHarness, SqliteHarness
 
 
 class TestSqlite(StoreSuite):
@@ -37,3 +37,16 @@ class TestPostgresBehindAPooler(StoreSuite):
     @pytest.fixture
     def harness(self, database_of_schemas: str) -> PostgresHarness:
         return PostgresHarness(database_of_schemas, notify=False, prepare_threshold=None)
+
+
+@pytest.fixture(scope="module")
+def database_of_prefixes(mariadb_url: str) -> Iterator[str]:
+    """One database for all cases: each has tables of its own."""
+    with mariadb.fresh_database(mariadb_url) as url:
+        yield url
+
+
+class TestMariadb(StoreSuite):
+    @pytest.fixture
+    def harness(self, database_of_prefixes: str) -> MariadbHarness:
+        return MariadbHarness(database_of_prefixes)

@@ -1,8 +1,9 @@
-"""The two stores as the conformance suite sees them."""
+"""The stores as the conformance suite sees them."""
 
 from __future__ import annotations
 
 import itertools
+import re
 import sqlite3
 import time
 from datetime import UTC, datetime
@@ -12,9 +13,11 @@ from typing import Any
 import psycopg
 
 from commitrelay.sql import Names
+from commitrelay.stores.mysql.store import MysqlStore
 from commitrelay.stores.postgres.store import PostgresStore
 from commitrelay.stores.sqlite.store import SqliteStore
 from commitrelay.testing import StoreHarness
+from tests.support import mariadb
 
 _numbers = itertools.count(1)
 
@@ -61,3 +64,48 @@ class PostgresHarness(StoreHarness):
 
     def pass_time(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+class MariadbHarness(StoreHarness):
+    """A table prefix of its own in a MariaDB database. Its clock cannot be turned: time passes."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.names = Names(prefix=f"case_{next(_numbers)}")
+
+    def new_store(self) -> MysqlStore:
+        return MysqlStore(self.url, names=self.names)
+
+    def connect(self) -> MariadbConnection:
+        return MariadbConnection(self.url)
+
+    def moment(self, seconds: float) -> str:
+        return datetime.fromtimestamp(time.time() + seconds, UTC).replace(tzinfo=None).isoformat()
+
+    def pass_time(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class MariadbConnection:
+    """An application's connection, as the suite wants it: standard quotes, and `execute`.
+
+    MariaDB reads no UTC offset in a literal, so this application converts it.
+    """
+
+    _WITH_OFFSET = re.compile(r"'(\d{4}-\d\d-\d\dT[\d:.]+[+-]\d\d:\d\d)'")
+
+    def __init__(self, url: str) -> None:
+        modes = "SET SESSION sql_mode = concat(@@sql_mode, ',ANSI_QUOTES,NO_BACKSLASH_ESCAPES')"
+        self._connection = mariadb.connect(url, init_command=modes)
+        self.commit = self._connection.commit
+        self.rollback = self._connection.rollback
+        self.close = self._connection.close
+
+    def execute(self, text: str) -> Any:
+        cursor = self._connection.cursor()
+        cursor.execute(self._WITH_OFFSET.sub(self._in_utc, text))
+        return cursor
+
+    def _in_utc(self, literal: re.Match[str]) -> str:
+        moment = datetime.fromisoformat(literal[1]).astimezone(UTC)
+        return f"'{moment.replace(tzinfo=None).isoformat()}'"

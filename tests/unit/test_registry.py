@@ -35,10 +35,9 @@ def test_both_names_of_postgresql(scheme: str) -> None:
     assert registry.dialect_of(f"{scheme}://host/db") == "postgres"
 
 
-@pytest.mark.parametrize("scheme", registry.PLANNED_DATABASES)
-def test_databases_of_later_versions_are_named_as_such(scheme: str) -> None:
-    with pytest.raises(ConfigError, match="not supported yet"):
-        registry.database(f"{scheme}://u:canary@host/db", Names())
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb"])
+def test_mysql_and_mariadb_are_one_adapter(scheme: str) -> None:
+    assert registry.dialect_of(f"{scheme}://host/db") == "mysql"
 
 
 @pytest.mark.parametrize("scheme", registry.PLANNED_PUBLISHERS)
