@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -61,6 +62,15 @@ class DedicatedServer:
 
     def resume(self) -> None:
         services("resume", self.name)
+
+    def configure(self, file: str, text: str) -> None:
+        """Write a file beside its data, and restart it with that."""
+        state = json.loads(
+            (SCRIPT.parent.parent / ".services" / self.name / "state.json").read_text()
+        )
+        (Path(state["home"]) / file).write_text(text)
+        self.stop()
+        self.start()
 
     def remove(self) -> None:
         services("down", self.name)
