@@ -117,3 +117,10 @@ def control(server: str, *arguments: str) -> str:
 def tls_port(server: str) -> int:
     port: int = json.loads((SERVICES / server / "state.json").read_text())["ports"]["tls_port"]
     return port
+
+
+def authority(server: str) -> Path:
+    """The certificate that signed the server's."""
+    found = home_of(server) / "data" / "tls" / "ca.pem"
+    found.stat()
+    return found
