@@ -51,6 +51,21 @@ class Message(NamedTuple):
     headers: list[tuple[str, str]]
     event_id: str
 
+    @property
+    def timestamp_ms(self) -> int:
+        """Since 1970, for brokers that keep a time with a message; 0: when it is sent."""
+        return 0
+
+
+class StampedMessage(Message):
+    """A message with a time of its own, set once after it was made."""
+
+    stamp_ms = 0
+
+    @property
+    def timestamp_ms(self) -> int:
+        return self.stamp_ms
+
 
 class Delivered:
     """The broker has the message. There is one instance, `DELIVERED`: compare with `is`."""

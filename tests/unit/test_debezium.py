@@ -97,6 +97,17 @@ def test_the_key(options: dict[str, str], key: str) -> None:
     assert compose(options).key == key
 
 
+@pytest.mark.parametrize("column", ["timestamp", "created_at"])
+def test_the_time_of_the_event(column: str) -> None:
+    message = compose({"table.field.event.timestamp": column})
+    assert message.timestamp_ms == 1_794_774_825_123
+    assert message == compose()
+
+
+def test_the_time_of_sending_where_no_column_is_named() -> None:
+    assert compose().timestamp_ms == 0
+
+
 # --- headers ----------------------------------------------------------------------------------
 
 
@@ -385,6 +396,7 @@ def test_options_that_do_not_apply_say_why(name: str) -> None:
         ({"route.by.feld": "type"}, r"no option 'route.by.feld' \(did you mean route.by.field\?\)"),
         ({"route.tombstone.on.empty.payload": "maybe"}, "'maybe' is not true or false"),
         ({"table.json.payload.null.behavior": "drop"}, "not ignore or optional_bytes"),
+        ({"table.field.event.timestamp": "seq"}, "'seq' is not timestamp or created_at"),
         ({"table.field.additional.missing": "warn"}, "not error or ignore"),
         ({"value.converter": "AvroConverter"}, "is not StringConverter or"),
         ({"route.topic.regex": "("}, "no regular expression"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from commitrelay.errors import InvalidEvent
@@ -31,7 +32,7 @@ from commitrelay.format.connect_json import (
 from commitrelay.format.content import carried_by
 from commitrelay.format.debezium_options import HEADER, DebeziumOptions, Placement
 from commitrelay.format.headers import Header, user_headers
-from commitrelay.publisher import TOMBSTONE, Message
+from commitrelay.publisher import TOMBSTONE, Message, StampedMessage
 from commitrelay.store import Queued
 
 logger = logging.getLogger("commitrelay.debezium")
@@ -57,6 +58,7 @@ COLUMNS: dict[str, Column] = {
 }
 """By Debezium's names; ours, with underscores, do as well. Other names are the user's headers."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OURS = {"event_type": "type", "created_at": "timestamp"}
 
 
@@ -90,13 +92,13 @@ class Debezium:
             headers.append((IDEMPOTENCY_KEY, event.idempotency_key))
         if users:
             self._append(headers, users)
-        return Message(
-            self._chosen.topic(routed_by),
-            self._key(event.aggregate_id),
-            self._value(event, users, routed_by),
-            headers,
-            event.id,
-        )
+        topic, key = self._chosen.topic(routed_by), self._key(event.aggregate_id)
+        value = self._value(event, users, routed_by)
+        if not self._chosen.stamps:
+            return Message(topic, key, value, headers, event.id)
+        message = StampedMessage(topic, key, value, headers, event.id)
+        message.stamp_ms = _milliseconds(event.created_at)
+        return message
 
     def _append(self, headers: list[Header], users: Users) -> None:
         taken = {name.lower() for name, _ in headers}
@@ -169,6 +171,10 @@ def _column(name: str, verb: str, *, required: bool) -> Callable[[Queued, Users]
         return value
 
     return header
+
+
+def _milliseconds(created_at: str) -> int:
+    return (datetime.fromisoformat(created_at) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _schema(placement: Placement) -> Schema:

@@ -20,16 +20,14 @@ CONVERTERS = {
     "org.apache.kafka.connect.json.JsonConverter": JSON_CONVERTER,
 }
 
+TIMES = ("timestamp", "created_at")
+
 _FIXED = "the columns of the outbox have their names"
 NOT_HERE = {
     "table.field.event.id": _FIXED,
     "table.field.event.key": "the key is the aggregate's id, for order is kept by it",
     "table.field.event.payload": _FIXED,
     "table.field.event.type": _FIXED,
-    "table.field.event.timestamp": (
-        "a record gets the time at which it is published; to send the time of the event as well, "
-        'set table.fields.additional.placement = "timestamp:header"'
-    ),
     "table.field.event.schema.version": "the outbox has no such column",
     "table.op.invalid.behavior": "nothing but inserted events is ever read",
     "tracing.span.context.field": "traceparent and the like travel as headers of the event",
@@ -61,6 +59,10 @@ class DebeziumOptions:
         self.placements = _placements(given.text("table.fields.additional.placement", ""))
         missing = given.choice("table.field.additional.missing", "error", ("error", "ignore"))
         self.missing_is_error = missing == "error"
+        stamp = given.text("table.field.event.timestamp", "")
+        if stamp not in ("", *TIMES):
+            raise given.wrong("table.field.event.timestamp", stamp, " or ".join(TIMES))
+        self.stamps = bool(stamp)
         self.expands = given.boolean("table.expand.json.payload", False)
         nulls = given.choice(
             "table.json.payload.null.behavior", "ignore", ("ignore", "optional_bytes")

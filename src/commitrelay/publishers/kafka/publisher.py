@@ -183,7 +183,14 @@ class _Sending:
             topic, key, value, headers, _event_id = message
             body = None if value is TOMBSTONE else value
             try:
-                produce(topic, body, key, on_delivery=acknowledge, headers=headers)
+                produce(
+                    topic,
+                    body,
+                    key,
+                    on_delivery=acknowledge,
+                    timestamp=message.timestamp_ms,
+                    headers=headers,
+                )
                 produced += 1
             except (BufferError, KafkaException):
                 await self._produce_one(position, message, producer)
@@ -194,7 +201,14 @@ class _Sending:
         acknowledge = self._batches[producer].acknowledge
         while True:
             try:
-                producer.produce(topic, sent(value), key, on_delivery=acknowledge, headers=headers)
+                producer.produce(
+                    topic,
+                    sent(value),
+                    key,
+                    on_delivery=acknowledge,
+                    timestamp=message.timestamp_ms,
+                    headers=headers,
+                )
             except BufferError:
                 await asyncio.sleep(FULL_QUEUE_SECONDS)
             except KafkaException as error:

@@ -197,7 +197,12 @@ class _Transaction:
         while True:
             try:
                 self._producer.produce(
-                    topic, sent(value), key, on_delivery=self._acknowledge, headers=headers
+                    topic,
+                    sent(value),
+                    key,
+                    on_delivery=self._acknowledge,
+                    timestamp=message.timestamp_ms,
+                    headers=headers,
                 )
             except BufferError:
                 if self._decided.wait(0.002) or time.monotonic() > self._deadline:
