@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from commitrelay.demo.ledger import Received
 from commitrelay.demo.topic import received
-from commitrelay.errors import BrokerUnreachable
+from commitrelay.errors import BrokerUnreachable, ConfigError
 from commitrelay.format import EVENT_ID
 from commitrelay.publishers.redis import RedisSettings
 from commitrelay.publishers.redis.connection import RedisConnection, connect, must
@@ -28,6 +28,8 @@ class RedisTopic:
         self.url = url
         self.name = name
         self._settings = RedisSettings.from_url(url, {})
+        if self._settings.cluster:
+            raise ConfigError("the demo reads back from one server: leave out cluster=true")
         self._streams = [name]
         if self._settings.streams > 1:
             self._streams = [f"{name}:{number}" for number in range(self._settings.streams)]

@@ -3,6 +3,7 @@
 settings.py    the URL and the options
 connection.py  commands out, replies in; login and limits
 link.py        messages as XADD
+cluster.py     the same on a cluster
 outcomes.py    what an error reply means
 publisher.py   the publisher
 """

@@ -87,14 +87,17 @@ class _Answer:
             self.reply.set_exception(BrokerUnreachable(reason))
 
 
-async def connect(settings: RedisSettings, host: str, port: int) -> RedisConnection:
+async def connect(
+    settings: RedisSettings, host: str, port: int, *, any_role: bool = False
+) -> RedisConnection:
     """A connection to a server that takes messages: `BrokerUnreachable` if it does not."""
     connection = RedisConnection(f"Redis at {host}:{port}")
     context = None if settings.tls is None else settings.tls.context()
     await dial(connection, host, port, context)
     try:
         await _log_in(settings, connection)
-        await check(connection)
+        if not any_role:
+            await check(connection)
         await _learn_limit(connection)
     except BaseException:
         connection.drop("no login")
