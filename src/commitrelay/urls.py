@@ -13,7 +13,7 @@ _URL_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+?(?=[:;,.)'\"]*(?:\s|$)
 _NO_PORT = re.compile(r":(?!\d*(,|$))")
 _SECRETS = "password|passwd|passphrase|secret|token|api_?key|key[.]pem|jaas"
 _SECRET_NAME = rf"[\w.-]*(?:{_SECRETS})[\w.-]*"
-_SECRET_PARAMETER = re.compile(rf"(?i)([?&;]{_SECRET_NAME}=)[^&;#]*")
+_SECRET_PARAMETER = re.compile(rf"(?i)([?&;#]{_SECRET_NAME}=)[^&;#]*")
 _SECRET_PAIR = re.compile(rf"(?i)\b({_SECRET_NAME}\s*=\s*)('[^']*'|\"[^\"]*\"|[^\s,;&]+)")
 
 

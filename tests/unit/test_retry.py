@@ -45,3 +45,10 @@ def test_backoff_doubles_up_to_its_limit_and_starts_again() -> None:
         assert 0.8 * exact <= pause <= 1.2 * exact
     backoff.reset()
     assert backoff.seconds() <= 1.2
+
+
+def test_a_delay_is_as_long_as_the_broker_asks_at_least() -> None:
+    policy = RetryPolicy((1.0, 5.0), jitter=0)
+    assert policy.delay_seconds(1, Random(1), at_least_seconds=2.5) == 2.5
+    assert policy.delay_seconds(2, Random(1), at_least_seconds=2.5) == 5.0
+    assert policy.delay_seconds(3, Random(1), at_least_seconds=2.5) is None
