@@ -27,6 +27,8 @@ from commitrelay.outbox import Added, Outbox
 if TYPE_CHECKING:
     from commitrelay.connect import open_publisher, open_store
     from commitrelay.format import Plain
+    from commitrelay.format.cloudevents import CloudEvents, StructuredCloudEvents
+    from commitrelay.format.debezium import Debezium
     from commitrelay.options import RelayOptions, RelayStats
     from commitrelay.relay import Relay
     from commitrelay.retry import RetryPolicy
@@ -37,8 +39,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Added",
     "BrokerUnreachable",
+    "CloudEvents",
     "CommitrelayError",
     "ConfigError",
+    "Debezium",
     "Event",
     "InvalidEvent",
     "InvalidHandle",
@@ -56,17 +60,21 @@ __all__ = [
     "SchemaMissing",
     "StoreError",
     "StoreUnreachable",
+    "StructuredCloudEvents",
     "open_publisher",
     "open_store",
 ]
 
 _LAZY = {
+    "CloudEvents": "format.cloudevents",
+    "Debezium": "format.debezium",
     "Plain": "format",
     "Relay": "relay",
     "RelayOptions": "options",
     "RelayStats": "options",
     "RetryPolicy": "retry",
     "Route": "route",
+    "StructuredCloudEvents": "format.cloudevents",
     "open_publisher": "connect",
     "open_store": "connect",
 }

@@ -27,7 +27,11 @@ def struct(fields: dict[str, Schema], name: str | None, *, optional: bool) -> Sc
 
 def written(value: Any, schema: Schema, *, with_schema: bool) -> bytes:
     """The bytes of JsonConverter, with `schemas.enable` or without."""
-    return to_json({"schema": schema, "payload": value} if with_schema else value).encode()
+    text = to_json(value)
+    if with_schema:
+        known = _KNOWN.get(id(schema)) or to_json(schema)
+        text = f'{{"schema":{known},"payload":{text}}}'
+    return text.encode()
 
 
 class NotExpandable(ValueError):
@@ -44,7 +48,8 @@ def expanded(text: str, *, null_as_bytes: bool) -> tuple[Any, Schema]:
         if schema is None:
             raise NotExpandable("an empty array has no type")
         value = _fitted(node, schema)
-        to_json(value).encode()
+        if "\\u" in text:
+            to_json(value).encode()  # half a surrogate pair can be written, but not sent
     except NotExpandable:
         raise
     except (ValueError, RecursionError) as error:
@@ -134,3 +139,4 @@ def _no_constant(name: str) -> NoReturn:
 
 _parse = json.JSONDecoder(parse_constant=_no_constant).decode
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_KNOWN = {id(each): to_json(each) for each in (STRING, JSON_TEXT, OPTIONAL_STRING, OPTIONAL_BYTES)}
