@@ -242,7 +242,7 @@ def test_a_missing_right_refuses_that_stream_only(dedicated_server: StartServer)
 
 
 def test_tls_trusts_only_the_right_host_and_authority(
-    dedicated_server: StartServer, tmp_path: Path
+    dedicated_server: StartServer, tmp_path: Path, nats_url: str
 ) -> None:
     authority = Authority(tmp_path)
     stranger = Authority(tmp_path, "stranger")
@@ -266,10 +266,11 @@ def test_tls_trusts_only_the_right_host_and_authority(
         for wrong, reason in {
             f"rediss://127.0.0.1:{port}?tls_ca_file={authority.certificate}": "IP address mismatch",
             f"rediss://localhost:{port}?tls_ca_file={stranger.certificate}": "not to be trusted",
-            f"rediss://localhost:{plain}": "check that this port speaks TLS",
+            f"rediss://localhost:{plain}": "did not answer",
+            f"rediss://{urlsplit(nats_url).netloc}": "check that this port speaks TLS",
         }.items():
             with pytest.raises(BrokerUnreachable, match=reason):
-                await from_url(wrong, {"delivery_timeout_seconds": "5"}).open()
+                await from_url(wrong, {"delivery_timeout_seconds": "2"}).open()
 
     asyncio.run(main())
     assert ids(redis.read(server.url, "orders")) == ["k-1"]
