@@ -113,7 +113,11 @@ def test_postgresql_and_kafka(postgres_database: str, kafka_bootstrap: str) -> N
     "arguments",
     [
         ("--database", "postgresql://u:c4n4ry@127.0.0.1:1/d"),
+        ("--database", "mysql://u:c4n4ry@127.0.0.1:1/d"),
         ("--publish", "kafka://u:c4n4ry@127.0.0.1:1"),
+        ("--publish", "amqp://u:c4n4ry@127.0.0.1:1/"),
+        ("--publish", "nats://u:c4n4ry@127.0.0.1:1"),
+        ("--publish", "redis://u:c4n4ry@127.0.0.1:1"),
     ],
 )
 def test_a_stopped_server_is_one_line(arguments: tuple[str, ...]) -> None:

@@ -96,10 +96,14 @@ COMMAND = Command(
         ),
         Option(
             "--database",
-            "Write to this database instead: postgresql://… or sqlite:///….",
+            "Write to this database instead: postgresql://…, mysql://… or sqlite:///….",
             Text("URL"),
         ),
-        Option("--publish", "Publish there instead: kafka://… or file:///….", Text("URL")),
+        Option(
+            "--publish",
+            "Publish there instead: kafka://…, amqp://…, nats://…, redis://… or file:///….",
+            Text("URL"),
+        ),
         Option(
             "--directory",
             "Keep database and topics in a new folder of this directory.",

@@ -39,7 +39,8 @@ class MysqlPlace:
                 init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
             )
         except pymysql.err.OperationalError as error:
-            raise StoreUnreachable(f"cannot connect to MySQL: {scrub(str(error))}") from None
+            text = scrub(str(error.args[-1]))
+            raise StoreUnreachable(f"cannot connect to MySQL: {text}") from None
 
     def advance(self, connection: Any, order: int, status: str) -> int:
         with connection.cursor() as cursor:
@@ -47,7 +48,7 @@ class MysqlPlace:
             return int(cursor.lastrowid)  # the statement has put the version there
 
     def prepare(self) -> None:
-        pass
+        self.connect().close()
 
     def create_orders(self) -> None:
         self._run("mysql/create.sql")

@@ -39,7 +39,11 @@ class RabbitMQTopic:
         self._arrived = asyncio.Event()
 
     def prepare(self) -> None:
-        self._run(self._prepare())
+        try:
+            self._run(self._prepare())
+        except BaseException:
+            self._loop.close()
+            raise
 
     def poll(self) -> list[Received]:
         return self._run(self._poll())

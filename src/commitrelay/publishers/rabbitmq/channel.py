@@ -61,6 +61,7 @@ class Replies:
         for future in self._waiting:
             if not future.done():
                 future.set_exception(error)
+                future.exception()  # heard, also if its caller never came to wait for it
         self._waiting.clear()
 
 
