@@ -209,13 +209,13 @@ class SqsPublisher:
         except (BotoCoreError, OSError) as error:
             verdict = self._outage(error)
         else:
-            said = {each["Id"]: DELIVERED for each in answer.get("Successful", ())}
+            successful = {each["Id"] for each in answer.get("Successful", ())}
             failed = {each["Id"]: each for each in answer.get("Failed", ())}
             for job in batch:
                 number = str(job.position)
                 if number in failed:
                     outcomes[job.position] = outcome_of_entry(where, failed[number])
-                elif number in said:
+                elif number in successful:
                     outcomes[job.position] = DELIVERED
             return
         for job in batch:
