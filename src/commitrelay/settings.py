@@ -24,6 +24,8 @@ EVERY = ("init", "sql", "run", "status", "list", "show")
 OPTION_TABLES = {
     "publisher": "options of the publisher, whichever it is",
     "kafka": "options of the Kafka client, by librdkafka's names",
+    "nats": "options of the NATS publisher",
+    "redis": "options of the Redis publisher",
     "file": "options of the file publisher",
     "stdout": "options of the stdout publisher",
     "cloudevents": "options of the formats cloudevents and cloudevents-structured",
