@@ -34,6 +34,9 @@ OPTION_TABLES = {
 }
 """TOML tables whose keys are passed on as they are; a dotted key needs no quotes."""
 
+ENCRYPTED = {"rediss": "redis", "amqps": "amqp", "https": "http"}
+"""Schemes that share the table of their plain sister."""
+
 LANE_KEYS = {
     "name": "the lane's name (required)",
     "aggregate_types": "the lane gets only events of these aggregate types",
@@ -258,7 +261,8 @@ class Settings:
     def publisher_options(self) -> dict[str, str]:
         """What [publisher] and the table of the publisher's own scheme say."""
         scheme = scheme_of(self.required("publish"))
-        return {**self.options.get("publisher", {}), **self.options.get(scheme, {})}
+        table = ENCRYPTED.get(scheme, scheme)
+        return {**self.options.get("publisher", {}), **self.options.get(table, {})}
 
     def lanes(self) -> list[LaneSettings]:
         """The lanes to run, each with all settings as they apply to it."""

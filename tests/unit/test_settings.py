@@ -82,6 +82,10 @@ class TestFile:
         write('publish = "file:///x"\n[kafka]\nacks = "all"\n')
         assert load({}, {}).publisher_options() == {}
 
+    def test_an_encrypted_scheme_has_the_options_of_the_plain_one(self) -> None:
+        write('publish = "rediss://host"\n[redis]\nstreams = 8\n')
+        assert load({}, {}).publisher_options() == {"streams": "8"}
+
     def test_lanes_inherit_and_override(self) -> None:
         write(
             'database = "sqlite:///x"\npublish = "file:///a"\norder = "relaxed"\n'
