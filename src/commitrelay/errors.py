@@ -18,6 +18,8 @@ Each message is one line: what happened, to what, and what to do next. None hold
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class CommitrelayError(Exception):
     """The root of all errors that commitrelay raises on purpose."""
@@ -33,6 +35,10 @@ class InvalidHandle(CommitrelayError, TypeError):
 
 class NotInTransaction(CommitrelayError):
     """The handle is in autocommit mode: the event would not share your transaction's fate."""
+
+    @classmethod
+    def because(cls, reason: str, remedy: str) -> Self:
+        return cls(f"{reason}, so the event would not be rolled back with your data: {remedy}")
 
 
 class ConfigError(CommitrelayError):

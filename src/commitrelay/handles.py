@@ -15,6 +15,12 @@ from functools import lru_cache
 from typing import Any
 
 from commitrelay.errors import InvalidHandle, NotInTransaction
+from commitrelay.mysql_handles import (
+    autocommits,
+    converse,
+    mysql_async_connection,
+    mysql_connection,
+)
 from commitrelay.statement import Dialect, Style
 
 Value = str | bytes | None
@@ -75,7 +81,7 @@ def _psycopg_style(cursor_factory: Any) -> Style:
 
 def _require_psycopg_transaction(connection: Any) -> None:
     if connection.autocommit and connection.pgconn.transaction_status == _IDLE:
-        raise _not_in_transaction(
+        raise NotInTransaction.because(
             "this psycopg connection has autocommit=True and no open transaction",
             "write your data and the event inside `with connection.transaction():`",
         )
@@ -86,7 +92,7 @@ def _require_psycopg_transaction(connection: Any) -> None:
 
 async def asyncpg_connection(connection: Any, statements: Statements) -> int:
     if not connection.is_in_transaction():
-        raise _not_in_transaction(
+        raise NotInTransaction.because(
             "this asyncpg connection is outside of a transaction, where it commits each statement",
             "write your data and the event inside `async with connection.transaction():`",
         )
@@ -131,7 +137,7 @@ def _sqlite_autocommits(connection: Any) -> bool:
 
 
 def _sqlite_not_in_transaction() -> NotInTransaction:
-    return _not_in_transaction(
+    return NotInTransaction.because(
         "this sqlite3 connection is in autocommit mode and no transaction is open",
         "execute BEGIN IMMEDIATE first, or connect without isolation_level=None or autocommit=True",
     )
@@ -139,7 +145,12 @@ def _sqlite_not_in_transaction() -> NotInTransaction:
 
 # --- SQLAlchemy ----------------------------------------------------------------------------
 
-_SQLALCHEMY_DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
+_SQLALCHEMY_DIALECTS: dict[str, Dialect] = {
+    "postgresql": "postgres",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "sqlite": "sqlite",
+}
 _SQLALCHEMY_STYLES: dict[str, Style] = {
     "pyformat": "format",
     "format": "format",
@@ -178,8 +189,11 @@ async def sqlalchemy_async_scoped_session(scoped: Any, statements: Statements) -
 
 def _sqlalchemy_execute(connection: Any, statements: Statements) -> int:
     dialect = _SQLALCHEMY_DIALECTS[connection.dialect.name]
+    to_run = statements(dialect, _SQLALCHEMY_STYLES[connection.dialect.paramstyle])
+    if dialect == "mysql":
+        return converse(connection.exec_driver_sql, to_run)
     result = None
-    for text, parameters in statements(dialect, _SQLALCHEMY_STYLES[connection.dialect.paramstyle]):
+    for text, parameters in to_run:
         result = connection.exec_driver_sql(text, parameters)
     assert result is not None
     return int(result.rowcount)
@@ -192,9 +206,8 @@ def _require_sqlalchemy_transaction(connection: Any) -> None:
             f"this SQLAlchemy connection leads to {dialect}, where an outbox cannot live: "
             f"use {' or '.join(_SQLALCHEMY_DIALECTS)}"
         )
-    autocommits = _sqlalchemy_sqlite_autocommits if dialect == "sqlite" else _postgres_autocommits
-    if autocommits(connection):
-        raise _not_in_transaction(
+    if _SQLALCHEMY_AUTOCOMMITS[_SQLALCHEMY_DIALECTS[dialect]](connection):
+        raise NotInTransaction.because(
             "this SQLAlchemy connection has isolation_level AUTOCOMMIT",
             "use an engine or connection without it, or a session that is bound to one",
         )
@@ -226,9 +239,24 @@ def _sqlalchemy_sqlite_autocommits(connection: Any) -> bool:
     return True
 
 
+def _sqlalchemy_mysql_autocommits(connection: Any) -> bool:
+    return autocommits(connection.connection.driver_connection)
+
+
+_SQLALCHEMY_AUTOCOMMITS: dict[Dialect, Callable[[Any], bool]] = {
+    "postgres": _postgres_autocommits,
+    "mysql": _sqlalchemy_mysql_autocommits,
+    "sqlite": _sqlalchemy_sqlite_autocommits,
+}
+
+
 # --- Django --------------------------------------------------------------------------------
 
-_DJANGO_DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
+_DJANGO_DIALECTS: dict[str, Dialect] = {
+    "postgresql": "postgres",
+    "mysql": "mysql",
+    "sqlite": "sqlite",
+}
 
 
 def django_connection(connection: Any, statements: Statements) -> int:
@@ -239,12 +267,15 @@ def django_connection(connection: Any, statements: Statements) -> int:
             f"pass connections[…] of a database on {' or '.join(_DJANGO_DIALECTS)}"
         )
     if connection.get_autocommit():
-        raise _not_in_transaction(
+        raise NotInTransaction.because(
             "this Django connection is outside of atomic(), where it commits each statement",
             "write your data and the event inside `with transaction.atomic():`",
         )
     with connection.cursor() as cursor:
-        for text, parameters in statements(dialect, "format"):
+        to_run = statements(dialect, "format")
+        if dialect == "mysql":
+            return converse(cursor.execute, to_run)
+        for text, parameters in to_run:
             cursor.execute(text, parameters)
         return int(cursor.rowcount)
 
@@ -253,6 +284,8 @@ def django_connection(connection: Any, statements: Statements) -> int:
 
 SYNC: dict[tuple[str, str], Write] = {
     ("psycopg", "Connection"): psycopg_connection,
+    ("pymysql", "Connection"): mysql_connection,
+    ("MySQLdb", "Connection"): mysql_connection,
     ("sqlite3", "Connection"): sqlite3_connection,
     ("sqlalchemy", "Connection"): sqlalchemy_connection,
     ("sqlalchemy", "Session"): sqlalchemy_session,
@@ -264,6 +297,8 @@ ASYNC: dict[tuple[str, str], WriteAsync] = {
     ("psycopg", "AsyncConnection"): psycopg_async_connection,
     ("asyncpg", "Connection"): asyncpg_connection,
     ("asyncpg", "PoolConnectionProxy"): asyncpg_connection,
+    ("asyncmy", "Connection"): mysql_async_connection,
+    ("aiomysql", "Connection"): mysql_async_connection,
     ("sqlalchemy", "AsyncConnection"): sqlalchemy_async_connection,
     ("sqlalchemy", "AsyncSession"): sqlalchemy_async_session,
     ("sqlalchemy", "async_scoped_session"): sqlalchemy_async_scoped_session,
@@ -271,12 +306,12 @@ ASYNC: dict[tuple[str, str], WriteAsync] = {
 }
 
 _SYNC_HANDLES = (
-    "a psycopg Connection, a SQLAlchemy Session or Connection, a sqlite3 Connection, "
+    "a psycopg, PyMySQL, mysqlclient or sqlite3 Connection, a SQLAlchemy Session or Connection, "
     "or django.db.connection"
 )
 _ASYNC_HANDLES = (
-    "a psycopg AsyncConnection, an asyncpg Connection, a SQLAlchemy AsyncSession or "
-    "AsyncConnection, or an aiosqlite Connection"
+    "a psycopg AsyncConnection, an asyncpg, asyncmy, aiomysql or aiosqlite Connection, or a "
+    "SQLAlchemy AsyncSession or AsyncConnection"
 )
 _NEARLY = {
     "engine": "open a connection or session on it and pass that",
@@ -339,9 +374,3 @@ def _unknown(method: str, cls: type, known: str) -> InvalidHandle:
     hint = next((text for part, text in _NEARLY.items() if part in name), None)
     remedy = hint or f"pass what your own transaction runs on: {known}"
     return InvalidHandle(f"{method}() cannot write on {what}: {remedy}")
-
-
-def _not_in_transaction(reason: str, remedy: str) -> NotInTransaction:
-    return NotInTransaction(
-        f"{reason}, so the event would not be rolled back with your data: {remedy}"
-    )

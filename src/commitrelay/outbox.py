@@ -13,6 +13,7 @@ from uuid import UUID
 from commitrelay.errors import InvalidEvent
 from commitrelay.event import Event
 from commitrelay.handles import Value, write_on, write_on_async
+from commitrelay.mysql_add import MysqlAdd
 from commitrelay.sql import Names
 from commitrelay.statement import Dialect, Style, statement
 
@@ -77,21 +78,22 @@ class Outbox:
         self.names = Names(schema, prefix)
         self.max_payload_bytes = max_payload_bytes
         self.serialize_keys = serialize_keys
+        self._mysql = MysqlAdd(self.names)
 
     def add(self, handle: object, *events: Event) -> Added:
         """Write the events in one statement, in the transaction that is open on ``handle``.
 
-        ``handle`` is a psycopg ``Connection``, a SQLAlchemy ``Session`` or ``Connection``, a
-        sqlite3 ``Connection`` or ``django.db.connection``. Whatever is wrong with an event or
-        with the handle is an error before anything is sent to the database.
+        ``handle`` is a psycopg, PyMySQL, mysqlclient or sqlite3 ``Connection``, a SQLAlchemy
+        ``Session`` or ``Connection``, or ``django.db.connection``. Whatever is wrong with an event
+        or with the handle is an error before anything is sent to the database.
         """
         rows = self._rows(events)
         count = write_on(handle)(handle, partial(self._statements, rows))
         return _added(events, count)
 
     async def add_async(self, handle: object, *events: Event) -> Added:
-        """As ``add``, on a psycopg ``AsyncConnection``, an asyncpg ``Connection``, a SQLAlchemy
-        ``AsyncSession`` or ``AsyncConnection``, or an aiosqlite ``Connection``.
+        """As ``add``, on a psycopg ``AsyncConnection``, an asyncpg, asyncmy, aiomysql or aiosqlite
+        ``Connection``, or a SQLAlchemy ``AsyncSession`` or ``AsyncConnection``.
         """
         rows = self._rows(events)
         count = await write_on_async(handle)(handle, partial(self._statements, rows))
@@ -109,7 +111,9 @@ class Outbox:
 
     def _statements(
         self, rows: list[Row], dialect: Dialect, style: Style
-    ) -> list[tuple[str, tuple[Value, ...]]]:
+    ) -> Iterable[tuple[str, tuple[Value, ...]]]:
+        if dialect == "mysql":
+            return self._mysql.conversation(rows, style, serialize_keys=self.serialize_keys)
         text = statement("add_event", len(rows), dialect, style, self.names)
         assert text is not None
         insert = (text, rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows)))

@@ -13,7 +13,7 @@ from typing import Literal
 
 from commitrelay.sql import Names, queries
 
-Dialect = Literal["postgres", "sqlite"]
+Dialect = Literal["postgres", "mysql", "sqlite"]
 Style = Literal["format", "qmark", "numeric_dollar"]
 
 MAX_CACHED_ROWS = 100

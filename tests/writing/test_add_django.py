@@ -12,14 +12,14 @@ from django.conf import settings
 from django.db import connection, connections, transaction
 
 from commitrelay import InvalidHandle, NotInTransaction, Outbox
-from tests.writing.databases import PostgresDatabase, SqliteDatabase
+from tests.writing.databases import SqliteDatabase
 from tests.writing.promises import Connect, Promises, closing_factory, event
 from tests.writing.writers import DjangoWriter
 
 ALIASES = ("default", "second", "third")
 
 
-def configure(database: PostgresDatabase | SqliteDatabase) -> None:
+def configure(database: Any) -> None:
     """Let all aliases of `django.db.connections` lead to this database."""
     if not settings.configured:
         settings.configure(USE_TZ=True)
@@ -33,7 +33,7 @@ def configure(database: PostgresDatabase | SqliteDatabase) -> None:
     else:
         url = urlsplit(database.url)
         entry = {
-            "ENGINE": "django.db.backends.postgresql",
+            "ENGINE": f"django.db.backends.{url.scheme}",
             "NAME": url.path.lstrip("/"),
             "USER": url.username,
             "PASSWORD": url.password,

@@ -38,7 +38,7 @@ SESSION = """
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = 3, wait_timeout = 28800,
     sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
-    group_concat_max_len = 4194304
+    group_concat_max_len = 4194304, sql_notes = 0
     /*M!100601 , in_predicate_conversion_threshold = 0, max_recursive_iterations = 4294967295,
       idle_transaction_timeout = 10 */
     /*!80001 , cte_max_recursion_depth = 4294967295 */

@@ -303,7 +303,8 @@ WHERE table_schema = coalesce(%(schema)s, database()) AND table_name = %(table)s
 SELECT coalesce(max(number), 0) FROM @migration;
 
 -- record_migration: remember that a migration was applied.
-INSERT IGNORE INTO @migration (number, name) VALUES (%(number)s, %(name)s);
+INSERT INTO @migration (number, name) VALUES (%(number)s, %(name)s)
+ON DUPLICATE KEY UPDATE number = %(number)s;
 
 -- writer_enqueues: whether there is no trigger, so that whoever adds an event enqueues it too.
 SELECT 1 FROM information_schema.columns

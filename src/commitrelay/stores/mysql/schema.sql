@@ -148,6 +148,7 @@ WHERE NOT EXISTS (SELECT 1 FROM @queue AS q WHERE q.seq = e.seq)
         SELECT 1 FROM @delivery AS j
         WHERE j.page = e.seq >> 12 AND find_in_set(e.seq, j.seqs));
 
-INSERT IGNORE INTO @lane (name) VALUES ('default');
+INSERT INTO @lane (name) VALUES ('default') ON DUPLICATE KEY UPDATE name = 'default';
 
-INSERT IGNORE INTO @migration (number, name) VALUES (1, '0001_initial');
+INSERT INTO @migration (number, name) VALUES (1, '0001_initial')
+ON DUPLICATE KEY UPDATE number = 1;

@@ -148,4 +148,4 @@ WHERE NOT EXISTS (SELECT 1 FROM @queue AS q WHERE q.seq = e.seq)
         SELECT 1 FROM @delivery AS j
         WHERE j.page = e.seq >> 12 AND find_in_set(e.seq, j.seqs));
 
-INSERT IGNORE INTO @lane (name) VALUES ('default');
+INSERT INTO @lane (name) VALUES ('default') ON DUPLICATE KEY UPDATE name = 'default';
