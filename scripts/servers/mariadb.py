@@ -6,10 +6,13 @@ import shutil
 import signal
 import socket
 from contextlib import closing
+from pathlib import Path
 
 from servers import Server
 from servers.instance import Instance
 from servers.machine import Unavailable, apt_install, run
+
+DATABASE = "commitrelay"
 
 
 class Mariadb(Server):
@@ -29,7 +32,7 @@ class Mariadb(Server):
         run(["mariadb-install-db", *options, authentication], user=instance.user)
 
     def prepare(self, instance: Instance) -> None:
-        pass
+        init_file(instance).write_text(f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n")
 
     def command(self, instance: Instance) -> list[str]:
         settings = {
@@ -38,6 +41,7 @@ class Mariadb(Server):
             "bind-address": "127.0.0.1",
             "socket": instance.data / "socket",
             "pid-file": instance.data / "pid",
+            "init-file": init_file(instance),
             "max-connections": 300,
             "server-id": 1,
             # With the binary log an account needs more rights to create a trigger.
@@ -63,4 +67,8 @@ class Mariadb(Server):
                 return False
 
     def url(self, instance: Instance) -> str:
-        return f"mysql://root@127.0.0.1:{instance.port}/mysql"
+        return f"mysql://root@127.0.0.1:{instance.port}/{DATABASE}"
+
+
+def init_file(instance: Instance) -> Path:
+    return instance.home / "init.sql"
