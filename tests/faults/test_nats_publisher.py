@@ -20,6 +20,7 @@ from commitrelay.publishers.nats.link import MAX_PENDING
 from commitrelay.testing.publisher_suite import ids, message
 from tests.support import nats
 from tests.support.authority import Authority
+from tests.support.nats_operator import Keys, Operator
 from tests.support.services import DedicatedServer
 
 StartServer = Callable[[str], DedicatedServer]
@@ -223,10 +224,11 @@ def test_more_than_a_server_buffers_is_held_back(nats_url: str, streams: nats.St
 
     async def case(publisher: NatsPublisher) -> None:
         topic = await streams.make(storage="memory")
-        calls = [[message(topic, f"k{c}", n) for n in range(5000)] for c in range(6)]
-        assert sum(map(len, calls)) > 3 * MAX_PENDING
+        starts = range(0, 2 * MAX_PENDING, 4000)
+        calls = [[message(topic, "k", n) for n in range(at, at + 4000)] for at in starts]
         for outcomes in await asyncio.gather(*(publisher.publish(call) for call in calls)):
             assert all_delivered(outcomes)
+        assert ids(await streams.read(topic)) == [f"k-{n}" for n in range(2 * MAX_PENDING)]
 
     with_publisher(nats_url, case)
 
@@ -265,6 +267,27 @@ def test_a_login_with_a_key(dedicated_server: StartServer, tmp_path: Path) -> No
         await publisher.close()
         with pytest.raises(BrokerUnreachable, match="refuses the login"):
             await from_url(f"{server.url}?nkey_file={tmp_path / 'other'}", {}).open()
+
+    asyncio.run(main())
+
+
+def test_a_login_with_credentials(dedicated_server: StartServer, tmp_path: Path) -> None:
+    operator = Operator()
+    server = dedicated_server("nats")
+    server.configure("nats.conf", operator.settings)
+    right = operator.write_credentials(tmp_path / "right.creds")
+    stranger = Keys(nkeys.PREFIX_BYTE_ACCOUNT)
+    wrong = operator.write_credentials(tmp_path / "wrong.creds", signed_by=stranger)
+
+    async def main() -> None:
+        publisher = from_url(
+            f"{server.url}?credentials_file={right}&stream=orders&create_stream=orders", {}
+        )
+        await publisher.open()
+        assert all_delivered(await publisher.publish([message("orders", "k", 1)]))
+        await publisher.close()
+        with pytest.raises(BrokerUnreachable, match="refuses the login"):
+            await from_url(f"{server.url}?credentials_file={wrong}", {}).open()
 
     asyncio.run(main())
 
