@@ -96,3 +96,8 @@ class TestQuorumQueueOutage(_Outage, OutageSuite):
 
 class TestStreamOutage(TestQuorumQueueOutage):
     kind = "stream"
+
+    async def start_broker(self) -> None:
+        await super().start_broker()
+        # Streams come up a moment after their broker; until then they are not routed to.
+        await asyncio.to_thread(self.queues.wait_until_up)

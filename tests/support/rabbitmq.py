@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
 
 from commitrelay.testing.publisher_suite import Received
 
@@ -72,6 +74,17 @@ class Queues:
             if self._kind == "stream":
                 return list(_stream(reading, name))
             return list(_queue(reading, name))
+
+    def wait_until_up(self) -> None:
+        deadline = time.monotonic() + 30
+        for name in self._made:
+            while True:
+                try:
+                    self.length(name)
+                    break
+                except ChannelClosedByBroker:  # "home node of durable queue is down"
+                    assert time.monotonic() < deadline, f"{name} does not come up"
+                    time.sleep(0.05)
 
     def delete_all(self) -> None:
         with channel(self.url) as made:
