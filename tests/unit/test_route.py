@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from commitrelay.errors import ConfigError, InvalidEvent
-from commitrelay.route import MAX_CACHED_TOPICS, Route, Template, kebab, snake
+from commitrelay.route import MAX_CACHED_TOPICS, Route
 from commitrelay.store import Queued
+from commitrelay.template import Template, kebab, snake
 
 
 def event(aggregate_type: str = "OrderItem", event_type: str = "OrderPaid") -> Queued:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from commitrelay.errors import InvalidEvent
 from commitrelay.publisher import Message
 from commitrelay.publishers.rabbitmq.content import EVENT_TYPE_HEADERS
-from commitrelay.route import Template
-from commitrelay.store import Queued
+from commitrelay.template import Template
 
 FIELDS = ("topic", "key", "aggregate_type", "aggregate_id", "event_type")
 
@@ -27,8 +24,7 @@ class Address:
         """`InvalidEvent` if the message has not what a template asks for."""
         if self._is_plain:
             return message.topic, message.key
-        # A template reads attributes, and these have the names that it knows.
-        facts = cast(Queued, _Facts(message))
+        facts = _Facts(message)
         return (
             self._exchange(facts) if self._exchange is not None else "",
             self._routing_key(facts) if self._routing_key is not None else "",
