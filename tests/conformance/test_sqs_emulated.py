@@ -31,7 +31,7 @@ class _Emulated:
     async def make_publisher(self) -> Publisher:
         endpoint = f"http://127.0.0.1:{self.gate.port}"
         url = f"sqs://{aws.REGION}/{{topic}}.fifo?endpoint_url={endpoint}"
-        return from_url(url, {"delivery_timeout_seconds": "8"})
+        return from_url(url, {"delivery_timeout_seconds": "20"})
 
     async def fresh_topic(self) -> str:
         topic = f"test.{uuid.uuid4().hex}"
@@ -73,7 +73,7 @@ class TestSnsEmulated(_Emulated, PublisherSuite):
     async def make_publisher(self) -> Publisher:
         endpoint = f"http://127.0.0.1:{self.gate.port}"
         url = f"sns://{aws.REGION}/{aws.ACCOUNT}/{{topic}}.fifo?endpoint_url={endpoint}"
-        return from_url(url, {"delivery_timeout_seconds": "8"})
+        return from_url(url, {"delivery_timeout_seconds": "20"})
 
     async def fresh_topic(self) -> str:
         topic = await super().fresh_topic()

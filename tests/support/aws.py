@@ -17,10 +17,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from aiobotocore.session import get_session
+from aiobotocore.session import AioSession, get_session
 
 from commitrelay.publishers.sqs.entry import ENCODING, KEY, MORE_HEADERS, PREFIX
 from commitrelay.testing.publisher_suite import Received
@@ -149,9 +150,15 @@ def credentials() -> Iterator[None]:
                 os.environ[name] = value
 
 
+@cache
+def _session() -> AioSession:
+    """One for all: it reads AWS's descriptions of its services, which takes a while."""
+    return get_session()
+
+
 def client(service: str, port: int) -> Any:
     """A context manager, as aiobotocore makes them."""
-    return get_session().create_client(
+    return _session().create_client(
         service, region_name=REGION, endpoint_url=f"http://127.0.0.1:{port}"
     )
 

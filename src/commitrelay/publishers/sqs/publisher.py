@@ -20,6 +20,7 @@ from botocore.exceptions import (
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
+    SSLError,
 )
 
 from commitrelay.errors import BrokerUnreachable, ConfigError, PublisherError
@@ -150,6 +151,13 @@ class SqsPublisher:
     def _outage(self, error: Exception) -> Unreachable:
         if isinstance(error, TimeoutError):
             return Unreachable(f"{self} did not answer in time")
+        if isinstance(error, SSLError):
+            cause = getattr(error.kwargs.get("error"), "certificate_error", error)
+            said = getattr(cause, "verify_message", str(cause)).rstrip(".")
+            return Unreachable(
+                f"{self}: the certificate of {error.kwargs.get('endpoint_url')} is not trusted "
+                f"({said}): correct endpoint_url, or name the CA with ca_file"
+            )
         return Unreachable(f"{self}: {' '.join(str(error).split())}")
 
     # --- sending ------------------------------------------------------------------------------
