@@ -34,7 +34,6 @@ PUBLISHERS = {
     "file": "file",
     "stdout": "stdout",
 }
-PLANNED_PUBLISHERS: tuple[str, ...] = ()
 
 
 class Database(Store, AdminStore, Protocol):
@@ -43,7 +42,7 @@ class Database(Store, AdminStore, Protocol):
 
 def dialect_of(url: str) -> str:
     """The folder under stores/ that serves a database URL."""
-    return _adapter(url, DIALECTS, (), "database")
+    return _adapter(url, DIALECTS, "database")
 
 
 def database(url: str, names: Names, options: Mapping[str, str] | None = None) -> Database:
@@ -54,20 +53,16 @@ def database(url: str, names: Names, options: Mapping[str, str] | None = None) -
 
 def publisher(url: str, options: Mapping[str, str] | None = None) -> Publisher:
     """The publisher for a URL; nothing is connected yet."""
-    name = _adapter(url, PUBLISHERS, PLANNED_PUBLISHERS, "publish")
+    name = _adapter(url, PUBLISHERS, "publish")
     module = import_module(f"commitrelay.publishers.{name}")
     return cast(Publisher, module.from_url(url, dict(options or {})))
 
 
-def _adapter(url: str, known: Mapping[str, str], planned: tuple[str, ...], noun: str) -> str:
+def _adapter(url: str, known: Mapping[str, str], noun: str) -> str:
     scheme = scheme_of(url)
     if scheme in known:
         return known[scheme]
     listed = ", ".join(f"{name}:" if name == "stdout" else f"{name}://" for name in known)
-    if scheme in planned:
-        raise ConfigError(
-            f"{noun} URL {redact(url)!r}: {scheme}:// is not supported yet; use one of {listed}"
-        )
     raise ConfigError(
         f"{noun} URL {redact(url)!r} has the unknown scheme {scheme!r}"
         f"{hint(scheme, list(known))}: use one of {listed}"

@@ -40,13 +40,6 @@ def test_mysql_and_mariadb_are_one_adapter(scheme: str) -> None:
     assert registry.dialect_of(f"{scheme}://host/db") == "mysql"
 
 
-@pytest.mark.parametrize("scheme", registry.PLANNED_PUBLISHERS)
-def test_publishers_of_later_versions_are_named_as_such(scheme: str) -> None:
-    with pytest.raises(ConfigError, match="not supported yet") as caught:
-        registry.publisher(f"{scheme}://u:canary@host/")
-    assert "canary" not in str(caught.value)
-
-
 def test_an_unknown_scheme_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'kafak' \(did you mean kafka\?\).*file://.*stdout:"):
         registry.publisher("kafak://u:canary@h")
