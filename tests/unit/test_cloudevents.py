@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from cloudevents.core.bindings.amqp import AMQPMessage, from_amqp_event
@@ -59,10 +60,19 @@ def from_amqp(message: Message) -> Any:
     return from_amqp_event(AMQPMessage(properties, headers, message.value))
 
 
+def from_nats(message: Message) -> Any:
+    """The SDK has no NATS. Its binding is HTTP's, but for the content type in binary mode."""
+    headers = dict(message.headers)
+    if "ce-id" in headers:
+        assert "content-type" not in headers
+        headers["content-type"] = unquote(headers.pop("ce-datacontenttype"))
+    return from_http(message._replace(headers=list(headers.items())))
+
+
 READERS = {
     "kafka": from_kafka,
     "http": from_http,
-    "nats": from_http,  # the SDK has no NATS; its binding names and encodes as HTTP's does
+    "nats": from_nats,
     "rabbitmq": from_rabbitmq,
     "amqp-1.0": from_amqp,
 }
@@ -100,6 +110,16 @@ def test_text_of_any_kind_survives(binding: str) -> None:
     read = READERS[binding](composer(event(aggregate_id=odd, event_type=odd, idempotency_key=odd)))
     assert (read.get_subject(), read.get_type()) == (odd, odd)
     assert read.get_extension("idempotencykey") == odd
+
+
+def test_the_content_type_is_where_the_binding_has_it() -> None:
+    def header(binding: str) -> str:
+        message = CloudEvents(Route(), binding=binding)(event(content_type=TEXT))
+        (found,) = [f"{name}: {value}" for name, value in message.headers if "content" in name]
+        return found
+
+    assert header("kafka") == header("http") == header("rabbitmq") == f"content-type: {TEXT}"
+    assert header("nats") == "ce-datacontenttype: text/plain;%20charset=utf-8"
 
 
 def test_binary_mode_leaves_the_payload_alone() -> None:

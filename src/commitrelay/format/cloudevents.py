@@ -27,8 +27,9 @@ from commitrelay.format.content import carried_by
 from commitrelay.format.headers import Header, user_headers
 from commitrelay.format.options import FormatOptions
 from commitrelay.publisher import Message
-from commitrelay.route import Route, Template
+from commitrelay.route import Route
 from commitrelay.store import Queued
+from commitrelay.template import Template
 
 TABLE = "cloudevents"
 DEFAULT_SOURCE = "/commitrelay/{aggregate_type}"
@@ -59,7 +60,16 @@ class Shared(NamedTuple):
 class CloudEvents:
     """Binary mode: the payload untouched, the attributes in headers as the binding names them."""
 
-    __slots__ = ("_encoded", "_kinds", "_names", "_prefix", "_route", "_source", "_type")
+    __slots__ = (
+        "_binding",
+        "_encoded",
+        "_kinds",
+        "_names",
+        "_prefix",
+        "_route",
+        "_source",
+        "_type",
+    )
 
     def __init__(
         self, route: Route, *, binding: str = "none", options: Mapping[str, str] | None = None
@@ -68,9 +78,9 @@ class CloudEvents:
         self._route = route
         self._source = _template(given, "source", DEFAULT_SOURCE)
         self._type = _template(given, "type", DEFAULT_TYPE)
-        chosen = BINDINGS[given.choice("binding", binding, tuple(BINDINGS))]
+        self._binding = BINDINGS[given.choice("binding", binding, tuple(BINDINGS))]
         given.refuse_unknown()
-        self._prefix, self._encoded = chosen.prefix, chosen.encoded
+        self._prefix, self._encoded = self._binding.prefix, self._binding.encoded
         self._names = tuple(
             f"{self._prefix}{name}" for name in ("specversion", "id", "subject", "time", PARTITION)
         )
@@ -116,7 +126,7 @@ class CloudEvents:
         headers = [(self._prefix + name, self._encoded(text)) for name, text in attributes]
         if event.content_type:
             attributes.append(("datacontenttype", event.content_type))
-            headers.append((CONTENT_TYPE, event.content_type))
+            headers.append(self._binding.content_type(event.content_type))
         members = ",".join([f'"{name}":{quoted(text)}' for name, text in attributes])
         carries = carried_by(event.content_type)
         return Shared(self._route(event), tuple(headers), members, carries)
