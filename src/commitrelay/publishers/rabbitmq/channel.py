@@ -24,6 +24,7 @@ from commitrelay.publishers.rabbitmq.wire import (
 CHUNK_BYTES = 256 * 1024
 """So much is written before looking whether the broker still wants more."""
 
+REJECTED = "a queue rejected it (nack): it is full, or has failed"
 NO_ROUTE = 312
 EMPTY_TABLE = b"\x00\x00\x00\x00"
 
@@ -137,7 +138,7 @@ class Channel:
                 self.confirms.settle(
                     u64.unpack_from(payload, 4)[0],
                     bool(payload[12] & 1),
-                    "RabbitMQ rejected it (nack): a queue is full or has failed",
+                    REJECTED,
                 )
             case Method.BASIC_RETURN | Method.BASIC_DELIVER:
                 self._content = _Content(name, payload)
@@ -149,12 +150,14 @@ class Channel:
                 self._replies.arrived(payload)
 
     def header_arrived(self, payload: bytes) -> None:
-        assert self._content is not None, "a header follows its method"
+        if self._content is None:
+            raise ValueError("a header without its method")
         self._content.begin(payload)
         self._finish_content()
 
     def body_arrived(self, payload: bytes) -> None:
-        assert self._content is not None, "a body follows its header"
+        if self._content is None:
+            raise ValueError("a body without its header")
         self._content.add(payload)
         self._finish_content()
 

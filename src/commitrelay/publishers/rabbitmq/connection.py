@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
                     raise ValueError("a frame without its end mark")
                 place = stop + 1
                 self._frame_arrived(kind, number, data[start:stop])
-        except (UnknownConfirm, ValueError, IndexError, AssertionError, struct.error) as error:
+        except (UnknownConfirm, ValueError, IndexError, struct.error) as error:
             self._lose(f"{self._settings} answers what is not AMQP 0-9-1: {error}")
             return
         self._rest = data[place:]

@@ -14,7 +14,7 @@ from commitrelay.publishers.rabbitmq.channel import (
 )
 from commitrelay.publishers.rabbitmq.connection import Connection
 from commitrelay.publishers.rabbitmq.settings import RabbitMQSettings
-from commitrelay.publishers.rabbitmq.wire import Method, TooLong, short_text, table, u16
+from commitrelay.publishers.rabbitmq.wire import Method, short_text, table, u16
 
 ASKING = 3
 """The channel for questions: a wrong one ends it, so it is nobody else's."""
@@ -72,8 +72,8 @@ class Places:
             problem = await self._look_up(place, connection)
         except ChannelClosed as error:
             problem = f"{self._settings}: {error.text}"
-        except TooLong as error:
-            problem = str(error)
+        except ValueError as error:  # no name that AMQP can carry
+            problem = f"exchange {place[0]!r}, queue {place[1]!r}: {error}"
         if len(self._known) + len(self._missing) >= MAX_REMEMBERED:
             self.forget_all()
         if problem is None:

@@ -132,6 +132,8 @@ class RabbitMQPublisher:
             reason = self._why_late()
         except BrokerUnreachable as error:
             reason = str(error)
+        except ChannelClosed as error:  # over nothing that a message has asked for
+            reason = f"{self}: {error.text}"
         finally:
             self._calls -= 1
             if not self._calls:
@@ -175,7 +177,7 @@ class RabbitMQPublisher:
                 continue
             self._learn(failed)
             unknown = sending.unknown
-            if len(part) == 1:
+            if len(part) == 1 and unknown:
                 outcomes[part[0]] = Refused(f"{self}: {failed.text}")
             else:
                 middle = (len(unknown) + 1) // 2
@@ -224,8 +226,12 @@ class RabbitMQPublisher:
         channel = self._channels.get(number)
         if channel is None or channel.error is not None:
             channel = Channel(connection, number)
-            await channel.open()
-            await channel.select_confirms()
+            try:
+                await channel.open()
+                await channel.select_confirms()
+            except BaseException:
+                connection.abort()  # nobody knows whether that number is taken now
+                raise
             self._channels[number] = channel
         return channel
 

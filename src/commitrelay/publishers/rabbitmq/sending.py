@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from commitrelay.publisher import DELIVERED, NOT_SENT, Message, Outcome, Refused
-from commitrelay.publishers.rabbitmq.channel import Channel, ChannelClosed
+from commitrelay.publishers.rabbitmq.channel import REJECTED, Channel, ChannelClosed
 from commitrelay.publishers.rabbitmq.confirms import Flight
 
 
@@ -65,6 +65,12 @@ class Sending:
         assert self._flight is not None
         for each in self._flight.settled:
             self.outcomes[self._positions[each]] = DELIVERED
+        if not self._flight.failures:
+            return
         # A message that came back was not taken, also if its confirm has not arrived yet.
+        places = {position: (exchange, key) for position, exchange, key in self.addressed}
         for each, reason in self._flight.failures.items():
-            self.outcomes[self._positions[each]] = Refused(reason)
+            position = self._positions[each]
+            exchange, key = places[position]
+            where = f"exchange {exchange!r}, routing key {key!r}: " if reason is REJECTED else ""
+            self.outcomes[position] = Refused(where + reason)
