@@ -16,7 +16,6 @@ import pytest
 from commitrelay.errors import BrokerUnreachable, PublisherError
 from commitrelay.publisher import DELIVERED, Message, Outcome, Refused, Unreachable
 from commitrelay.publishers.nats import NatsPublisher, from_url
-from commitrelay.publishers.nats.link import MAX_PENDING
 from commitrelay.testing.publisher_suite import ids, message
 from tests.support import nats
 from tests.support.authority import Authority
@@ -219,16 +218,24 @@ def test_the_event_id_dedupes_what_is_sent_again(nats_url: str, streams: nats.St
     with_publisher(nats_url, case)
 
 
-def test_more_than_a_server_buffers_is_held_back(nats_url: str, streams: nats.Streams) -> None:
+def test_more_than_a_server_buffers_is_held_back_in_order(
+    nats_url: str, streams: nats.Streams
+) -> None:
     """Servers drop what exceeds 10,000 unacknowledged messages of a stream."""
 
     async def case(publisher: NatsPublisher) -> None:
         topic = await streams.make(storage="memory")
-        starts = range(0, 2 * MAX_PENDING, 4000)
-        calls = [[message(topic, "k", n) for n in range(at, at + 4000)] for at in starts]
-        for outcomes in await asyncio.gather(*(publisher.publish(call) for call in calls)):
+        first = [message(topic, "k", number) for number in range(20_000)]
+        calls = [asyncio.create_task(publisher.publish(first))]
+        number = len(first)
+        while not calls[0].done() and number < 22_000:  # these must not pass the first call
+            calls.append(asyncio.create_task(publisher.publish([message(topic, "k", number)])))
+            number += 1
+            await asyncio.sleep(0)
+            assert publisher._link.unacknowledged <= 8000
+        for outcomes in await asyncio.gather(*calls):
             assert all_delivered(outcomes)
-        assert ids(await streams.read(topic)) == [f"k-{n}" for n in range(2 * MAX_PENDING)]
+        assert ids(await streams.read(topic)) == [f"k-{each}" for each in range(number)]
 
     with_publisher(nats_url, case)
 

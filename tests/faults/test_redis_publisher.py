@@ -128,6 +128,17 @@ def test_a_key_of_another_type_refuses_its_own_messages_only(redis_url: str, top
         client.delete(other)
 
 
+def test_close_lets_what_is_under_way_finish(redis_url: str, topic: str) -> None:
+    async def case(publisher: RedisPublisher) -> None:
+        messages = [message(topic, f"k{n}", n) for n in range(2000)]
+        publishing = asyncio.create_task(publisher.publish(messages))
+        await asyncio.sleep(0)  # it has begun
+        await publisher.close()
+        assert all_delivered(await publishing)
+
+    with_publisher(redis_url, case)
+
+
 # --- a server in trouble ------------------------------------------------------------------------
 
 

@@ -41,6 +41,10 @@ class NatsLink:
     def lost(self) -> str | None:
         return self.connection.lost
 
+    @property
+    def unacknowledged(self) -> int:
+        return len(self._pending)
+
     async def check(self) -> None:
         await self.connection.ping()
 
