@@ -259,6 +259,21 @@ def test_a_wrong_password_is_told_without_showing_it(dedicated_server: StartServ
     asyncio.run(main())
 
 
+def test_a_login_with_a_token(dedicated_server: StartServer) -> None:
+    server = dedicated_server("nats")
+    server.configure("nats.conf", "authorization { token: right }\n")
+
+    async def main() -> None:
+        publisher = from_url(f"{server.url}?token=right", {})
+        await publisher.open()
+        await publisher.close()
+        with pytest.raises(BrokerUnreachable, match="refuses the login") as failure:
+            await from_url(f"{server.url}?token=wr0ng", {}).open()
+        assert "wr0ng" not in str(failure.value)
+
+    asyncio.run(main())
+
+
 def test_a_login_with_a_key(dedicated_server: StartServer, tmp_path: Path) -> None:
     seed = nkeys.encode_seed(b"0123456789abcdef0123456789abcdef", nkeys.PREFIX_BYTE_USER)
     public = nkeys.from_seed(seed).public_key.decode()
@@ -346,8 +361,10 @@ def test_tls_trusts_only_the_right_host_and_authority(
         topic = await streams.make()
         publisher = from_url(f"nats://localhost:{port}?tls_ca_file={authority.certificate}", {})
         await publisher.open()
-        assert all_delivered(await publisher.publish([message(topic, "k", 1)]))
+        messages = [message(topic, f"k{n}", n, b"x" * 1000) for n in range(2000)]
+        assert all_delivered(await publisher.publish(messages))
         await publisher.close()
+        assert len(await streams.read(topic)) == 2000
         for url, reason in {
             f"nats://127.0.0.1:{port}?tls_ca_file={authority.certificate}": "IP address mismatch",
             f"nats://localhost:{port}?tls_ca_file={stranger.certificate}": "unable to get local",

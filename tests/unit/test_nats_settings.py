@@ -7,6 +7,7 @@ import pytest
 from commitrelay.errors import ConfigError, InvalidEvent
 from commitrelay.publishers.nats import NatsSettings
 from commitrelay.publishers.nats.subjects import Subjects
+from commitrelay.urls import redact
 
 
 def test_everything_in_a_url() -> None:
@@ -24,10 +25,14 @@ def test_everything_in_a_url() -> None:
     assert "p:ss" not in repr(settings) + str(settings)
 
 
-def test_a_user_alone_is_a_token() -> None:
-    settings = NatsSettings.from_url("nats://s3cret@host", {})
+def test_a_token_is_a_setting_and_never_shown() -> None:
+    url = "nats://host?token=s3cret"
+    settings = NatsSettings.from_url(url, {})
     assert (settings.user, settings.token) == (None, "s3cret")
-    assert "s3cret" not in repr(settings) + str(settings)
+    assert "s3cret" not in repr(settings) + str(settings) + redact(url)
+    with pytest.raises(ConfigError, match=r"a token as \?token=") as failure:
+        NatsSettings.from_url("nats://s3cret@host", {})
+    assert "s3cret" not in str(failure.value)
 
 
 def test_an_address_of_version_6() -> None:

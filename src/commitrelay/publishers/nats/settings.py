@@ -39,6 +39,11 @@ class NatsSettings:
         userinfo, _, hosts = address.rpartition("@")
         settings = Settings("nats", options, query)
         user, has_password, password = userinfo.partition(":")
+        if user and not has_password:  # a token there would be shown, for it looks like a user
+            raise ConfigError(
+                "the NATS URL has a user without a password: write nats://user:password@host, "
+                "or a token as ?token=…"
+            )
         stream = settings.text("stream", "") or None
         subjects = settings.text("create_stream", "")
         wants_tls = settings.boolean("tls", False)
@@ -50,7 +55,7 @@ class NatsSettings:
             servers=tuple(_server(each, url) for each in hosts.strip("/").split(",")),
             user=unquote(user) if has_password else None,
             password=unquote(password) if has_password else None,
-            token=unquote(user) if user and not has_password else None,
+            token=settings.text("token", "") or None,
             credentials_file=settings.text("credentials_file", "") or None,
             nkey_file=settings.text("nkey_file", "") or None,
             tls=Tls(**files) if wants_tls or any(files.values()) else None,
