@@ -12,7 +12,7 @@ from pathlib import Path
 
 from servers import Server
 from servers.instance import Instance
-from servers.machine import Unavailable, apt_install, run
+from servers.machine import Unavailable, apt_install, primary_group, run
 
 SCRIPTS = Path("/usr/lib/rabbitmq/bin")  # the wrappers in /usr/sbin insist on the system's node
 PREAMBLE = b"AMQP\x00\x00\x09\x01"
@@ -121,7 +121,8 @@ def write_control(instance: Instance) -> None:
     variables = " ".join(shlex.quote(f"{k}={v}") for k, v in environment(instance).items())
     become = ""
     if instance.user is not None:
-        become = f"setpriv --reuid={instance.user} --regid={instance.user} --clear-groups "
+        group = primary_group(instance.user)
+        become = f"setpriv --reuid={instance.user} --regid={group} --clear-groups "
     script = instance.home / "rabbitmqctl"
     script.write_text(f'#!/bin/sh\nexec {become}env {variables} {SCRIPTS}/rabbitmqctl "$@"\n')
     script.chmod(0o755)

@@ -35,6 +35,8 @@ FRAME_MAX = 128 * 1024
 WRITE_BUFFER_BYTES = 1024 * 1024
 GOODBYE_SECONDS = 1.0
 REPLY_SUCCESS = 200
+UNWANTED = (403, 530)
+"""Access refused, not allowed: said of a connection, this is about who we are."""
 
 CLIENT_PROPERTIES: dict[str, Value] = {
     "product": "commitrelay",
@@ -217,8 +219,12 @@ class Connection(asyncio.Protocol):
         code, text = reader.short(), reader.text()
         with contextlib.suppress(BrokerUnreachable):
             self.write(method(0, Method.CONNECTION_CLOSE_OK))
-        kind = Rejected if code in (403, 530) else BrokerUnreachable
-        self._lose_with(kind(f"{self._settings} ended the connection: {text}"))
+        said = f"{self._settings} ended the connection: {text.rstrip('.')}"
+        if code in UNWANTED:
+            said += ": check user, password and virtual host in the URL"
+            self._lose_with(Rejected(said))
+        else:
+            self._lose(said)
 
     async def _shake_hands(self, host: str, port: int) -> None:
         settings = self._settings
