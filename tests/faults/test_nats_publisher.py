@@ -18,7 +18,7 @@ from commitrelay.publisher import DELIVERED, Message, Outcome, Refused, Unreacha
 from commitrelay.publishers.nats import NatsPublisher, from_url
 from commitrelay.testing.publisher_suite import ids, message
 from tests.support import nats
-from tests.support.authority import Authority
+from tests.support.certificates import Authority
 from tests.support.nats_operator import Keys, Operator
 from tests.support.services import DedicatedServer
 

@@ -16,7 +16,7 @@ from commitrelay.publisher import DELIVERED, Message, Outcome, Refused, Unreacha
 from commitrelay.publishers.redis import RedisPublisher, from_url
 from commitrelay.testing.publisher_suite import ids, message
 from tests.support import redis
-from tests.support.authority import Authority
+from tests.support.certificates import Authority
 from tests.support.services import DedicatedServer
 
 StartServer = Callable[[str], DedicatedServer]
