@@ -125,16 +125,16 @@ GROUP BY q.seq >> 12
 FOR UPDATE;
 
 -- settle_delivered: events leave the queue.
-DELETE FROM @queue
-WHERE lane = %(lane)s
-  AND seq IN (%(seqs)s)
-  AND claim_token = (SELECT CASE fence.strategy WHEN 'competing' THEN fence.token ELSE 0 END
-                     FROM @lease AS fence
-                     WHERE fence.lane = %(lane)s AND fence.relay = %(relay)s
-                       AND fence.token = %(token)s);
+DELETE q FROM @queue AS q FORCE INDEX (PRIMARY)
+WHERE q.lane = %(lane)s
+  AND q.seq IN (%(seqs)s)
+  AND q.claim_token = (SELECT CASE fence.strategy WHEN 'competing' THEN fence.token ELSE 0 END
+                       FROM @lease AS fence
+                       WHERE fence.lane = %(lane)s AND fence.relay = %(relay)s
+                         AND fence.token = %(token)s);
 
 -- settle_failure: a refused event becomes retrying or dead, with one attempt more.
-UPDATE @queue AS q
+UPDATE @queue AS q FORCE INDEX (PRIMARY)
 SET q.state = %(state)s, q.attempts = q.attempts + 1, q.last_error = %(error)s,
     q.due_at = utc_timestamp(6) + INTERVAL %(retry_in)s SECOND, q.claim_token = 0
 WHERE q.lane = %(lane)s AND q.seq = %(seq)s
