@@ -42,7 +42,7 @@ class Receiver:
         self._tls = tls
         self._runner: web.AppRunner | None = None
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.start()
 
