@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from commitrelay.demo.mysql_place import MysqlPlace
+from commitrelay.sql import Names
 from tests.acceptance.cli import PROGRAM, as_json, commitrelay, environment, start
 
 FIELDS = {
@@ -107,6 +109,20 @@ def test_postgresql_and_kafka(postgres_database: str, kafka_bootstrap: str) -> N
     with psycopg.connect(postgres_database) as connection:
         query = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'commitrelay%'"
         assert connection.execute(query).fetchall() == []
+
+
+def test_mariadb(mariadb_database: str) -> None:
+    check(as_json("demo", "--seconds", "2", "--database", mariadb_database))
+    connection = MysqlPlace(mariadb_database, Names()).connect()
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute("SHOW TABLES")
+        assert cursor.fetchall() == ()
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("broker", ["rabbitmq_url", "nats_url", "redis_url"])
+def test_other_brokers(broker: str, request: pytest.FixtureRequest) -> None:
+    check(as_json("demo", "--seconds", "2", "--publish", request.getfixturevalue(broker)))
 
 
 @pytest.mark.parametrize(
