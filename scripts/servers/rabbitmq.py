@@ -139,6 +139,6 @@ def make_certificates(instance: Instance) -> None:
     run([openssl, *authority, "-keyout", tls / "ca.key", "-out", tls / "ca.pem"], user=user)
     server = [*fresh, "-x509", "-days", "3650", "-subj", "/CN=localhost"]
     names = ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=CA:FALSE"]
-    signed = ["-CA", tls / "ca.pem", "-CAkey", tls / "ca.key"]
-    files = ["-keyout", tls / "server.key", "-out", tls / "server.pem"]
+    signed = ["-CA", str(tls / "ca.pem"), "-CAkey", str(tls / "ca.key")]
+    files = ["-keyout", str(tls / "server.key"), "-out", str(tls / "server.pem")]
     run([openssl, *server, *names, *signed, *files], user=user)

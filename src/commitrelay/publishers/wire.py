@@ -119,7 +119,8 @@ def unreachable(name: str, error: OSError) -> BrokerUnreachable:
             "check that this port speaks TLS, and its certificates"
         )
     # asyncio puts the address into strerror, where one looks for the reason.
-    text = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)
+    number = error.errno or 0
+    text = os.strerror(number) if number > 0 else error.strerror or str(error)
     return BrokerUnreachable(
         f"cannot connect to {name} ({text}): check its address, and that it runs"
     )
