@@ -59,7 +59,7 @@ def test_help_is_coloured_on_a_terminal_unless_asked_not_to() -> None:
         (("run", "--database"), "argument --database: expected one argument"),
         (("status", "--database", "x.db"), "'x.db' is not a URL"),
         (("status", "--database", f"pg://u:{CANARY}@h"), "unknown scheme 'pg'"),
-        (("status", "--database", f"mysql://u:{CANARY}@h"), "mysql:// is not supported yet"),
+        (("status", "--database", f"mysql://u:{CANARY}@h"), "names no database"),
         (("init", "--database", "sqlite:///x.db", "--table-prefix", "a b"), "table prefix 'a b'"),
         (("status", "--max-lag", "60"), "--max-lag has no unit: write 60s"),
         (("list", "--status", "daed"), "(did you mean dead?)"),

@@ -9,17 +9,21 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.writing.databases import PostgresDatabase, SqliteDatabase
+from commitrelay.stores.mysql.store import MysqlStore
+from tests.support import mariadb
+from tests.writing.databases import PostgresDatabase, SqliteDatabase, initialise
 from tests.writing.test_add_django import configure, forget_connections
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "write-events.md"
 HANDLES = re.search(r"^## Pick your handle$(.*?)^## ", PAGE.read_text("utf-8"), re.M | re.S)
 EXAMPLES = re.findall(r"```python\n(.*?)```", HANDLES[1] if HANDLES else "", re.S)
 ON_SQLITE = [example for example in EXAMPLES if "sqlite" in example]
-ON_POSTGRES = [example for example in EXAMPLES if "sqlite" not in example]
+ON_MYSQL = [example for example in EXAMPLES if "mysql" in example or "asyncmy" in example]
+ON_POSTGRES = [example for example in EXAMPLES if example not in ON_SQLITE + ON_MYSQL]
 
 
 @pytest.fixture
@@ -62,5 +66,24 @@ def test_on_sqlite(sqlite_outbox: SqliteDatabase, example: str) -> None:
     assert sqlite_outbox.query("SELECT status FROM orders") == [{"status": "paid"}]
 
 
+@pytest.mark.parametrize("example", ON_MYSQL, ids=first_import)
+def test_on_mysql(mariadb_database: str, example: str) -> None:
+    asyncio.run(initialise(MysqlStore(mariadb_database)))
+    mariadb.run(
+        mariadb_database,
+        "CREATE TABLE orders (id int, status text)",
+        "INSERT INTO orders VALUES (42, 'new')",
+    )
+    url = urlsplit(mariadb_database)
+    name = url.path.strip("/")
+    mysql = {"host": url.hostname, "port": url.port, "user": url.username, "db": name}
+    run(example, mysql=mysql)
+    with closing(mariadb.connect(mariadb_database)) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT event_type FROM outbox_event JOIN outbox_queue USING (seq)")
+        assert cursor.fetchall() == (("OrderPaid",),)
+        cursor.execute("SELECT status FROM orders")
+        assert cursor.fetchall() == (("paid",),)
+
+
 def test_every_handle_has_an_example() -> None:
-    assert (len(ON_POSTGRES), len(ON_SQLITE)) == (6, 2)
+    assert (len(ON_POSTGRES), len(ON_MYSQL), len(ON_SQLITE)) == (6, 2, 2)

@@ -9,7 +9,7 @@ from commitrelay.errors import ConfigError
 from commitrelay.kinds import Choice
 from commitrelay.registry import dialect_of
 
-DIALECTS = ("postgres", "sqlite")
+DIALECTS = ("postgres", "mysql", "sqlite")
 
 
 def run(request: Request) -> int:
@@ -17,9 +17,9 @@ def run(request: Request) -> int:
     dialect = request.options["dialect"]
     if dialect is None:
         if settings.database is None:
-            raise ConfigError("which SQL? pass --dialect postgres or sqlite, or --database URL")
+            raise ConfigError(f"which SQL? pass --dialect {', '.join(DIALECTS)}, or --database URL")
         dialect = dialect_of(settings.database)
-    text = settings.names.fill(sql.read(dialect, "schema.sql")).rstrip()
+    text = settings.names.fill(sql.read(dialect, "schema.sql"), dialect).rstrip()
     if request.json:
         print_json({"dialect": dialect, "sql": text})
     else:
