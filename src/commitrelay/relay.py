@@ -455,7 +455,7 @@ class Relay:
         attempts = row.attempts + 1
         delay = self.options.retry.delay_seconds(attempts, self._random)
         blocks = self.options.on_dead == "block"
-        self._settler.fail(row, Failure(row.seq, reason, delay, blocks), waiting)
+        self._settler.fail(row, Failure(row.seq, reason, delay, blocks, row.attempts), waiting)
         self.stats.refused += 1
         event = f"{row.event_type} {row.id} of {row.aggregate_type} {row.aggregate_id}"
         if delay is None:
