@@ -32,8 +32,8 @@ format: .venv/dev ## rewrite in the house style
 	@$(BIN)/ruff check --fix $(PYTHONS)
 	@$(BIN)/ruff format $(PYTHONS)
 
-bench: .venv/dev ## measure the speed, on servers of its own
-	@$(BIN)/python benchmarks/throughput.py
+bench: .venv/dev ## measure the speed beside a bare loop, on servers of its own
+	@$(BIN)/python benchmarks/drain.py
 
 services: .venv/dev ## start PostgreSQL and Kafka for this clone, installing what is missing
 	@$(SERVICES) up

@@ -274,8 +274,9 @@ class Relay:
     async def _claim_some(self) -> tuple[bool, bool]:
         """Whether events were found, and whether there is nothing more to be found now."""
         async with self._claim_lock:
-            await self._unpark_if_due()
             self._begin_sweep_if_due()
+            if self._window.at_sweep_start:
+                await self._unpark_if_due()
             rows: Sequence[Queued] = ()
             request = self._window.request(self.options.batch_size, self._leases.buckets)
             try:
@@ -331,7 +332,8 @@ class Relay:
     async def _unpark_if_due(self) -> None:
         """Let followers of keys that nothing blocks any more back into the hot scan.
 
-        Between claims and never beside one: a sweep that has read past them starts over.
+        Before a sweep and never within one, which may have read past them: a later event of
+        their key would overtake them. (Afterwards is too late to know: the reply may be lost.)
         """
         now = self._clock()
         if now < self._unpark_at:
@@ -339,8 +341,6 @@ class Relay:
         buckets = ALL_BUCKETS if self._competing else self._leases.buckets
         freed = await self._store.unpark(self._leases.fence, buckets, UNPARK_LIMIT)
         self._unpark_at = now if freed == UNPARK_LIMIT else now + UNPARK_SECONDS
-        if freed:
-            self._window.end_sweep()
 
     async def _is_finished(self, *, looked: bool) -> bool:
         """Whether the work is done: nothing in hand, and nothing found by the last look."""
@@ -461,7 +461,7 @@ class Relay:
         retry = self.options.retry
         delay = retry.delay_seconds(attempts, self._random, at_least_seconds=not_before)
         blocks = self.options.on_dead == "block"
-        self._settler.fail(row, Failure(row.seq, reason, delay, blocks), waiting)
+        self._settler.fail(row, Failure(row.seq, reason, delay, blocks, row.attempts), waiting)
         self.stats.refused += 1
         event = f"{row.event_type} {row.id} of {row.aggregate_type} {row.aggregate_id}"
         if delay is None:

@@ -128,6 +128,7 @@ class Failure(NamedTuple):
     error: str
     retry_in_seconds: float | None  # None: out of attempts, dead
     blocks: bool = True  # False: dead, but its followers may pass (on_dead=skip)
+    attempts: int | None = None  # made before this one; told twice, a failure counts once
 
 
 @dataclass(slots=True)

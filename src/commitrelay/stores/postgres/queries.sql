@@ -232,10 +232,11 @@ SET state = CASE WHEN f.retry_in IS NOT NULL THEN 1 WHEN f.blocks THEN 4 ELSE 6 
     last_error = f.error,
     claim_token = 0
 FROM json_to_recordset(%(failures)s::json)
-    AS f (seq bigint, error text, retry_in double precision, blocks boolean)
+    AS f (seq bigint, error text, retry_in double precision, blocks boolean, attempts integer)
 WHERE q.lane = %(lane)s
   AND q.seq = ANY (%(seqs)s::bigint[])
   AND q.seq = f.seq
+  AND q.attempts = coalesce(f.attempts, q.attempts)
   AND q.claim_token = (SELECT CASE strategy WHEN 'competing' THEN token ELSE 0 END
                        FROM @lease
                        WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s);

@@ -294,6 +294,7 @@ def _failed(failure: Failure) -> dict[str, Any]:
         "error": clean_error(failure.error),
         "retry_in": failure.retry_in_seconds,
         "blocks": failure.blocks,
+        "attempts": failure.attempts,
     }
 
 

@@ -64,7 +64,8 @@ VALUES (:lane, :relay, :verdict, :now_ms, :smallest, :largest, :events, :seqs);
 -- settle_failure: a refused event becomes retrying or dead, with one attempt more.
 UPDATE @queue
 SET state = :state, attempts = attempts + 1, due_at = :due_ms, last_error = :error, claim_token = 0
-WHERE lane = :lane AND seq = :seq AND claim_token IN (0, :token);
+WHERE lane = :lane AND seq = :seq AND claim_token IN (0, :token)
+  AND attempts = coalesce(:attempts, attempts);
 
 -- settle_released: claimed events become pending again with no attempt spent.
 UPDATE @queue

@@ -218,6 +218,7 @@ class SqliteStore(SqliteAdmin):
             "error": clean_error(failure.error),
             "state": int(State.RETRYING if retry_in is not None else state),
             "due_ms": None if retry_in is None else self._database.in_ms(retry_in),
+            "attempts": failure.attempts,
         }
 
     async def unpark(self, fence: Fence, buckets: frozenset[int], limit: int) -> int:

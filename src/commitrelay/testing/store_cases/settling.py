@@ -41,6 +41,19 @@ class Settling:
         assert (row.seq, row.attempts, row.state) == (seq, 2, State.RETRYING)
 
     @scenario
+    async def test_a_failure_that_is_told_twice_counts_once(self, scene: Scene) -> None:
+        """The reply to the first may have been lost."""
+        (seq,) = scene.add("a")
+        failure = Failure(seq, "no", 0.0, attempts=0)
+        changed = [
+            await scene.store.settle(scene.fence, Settlement(failures=[failure])) for _ in range(2)
+        ]
+        assert changed == [1, 0]
+        scene.harness.pass_time(0.01)
+        (row,) = await scene.claim()
+        assert row.attempts == 1
+
+    @scenario
     async def test_out_of_attempts_is_dead_and_not_claimed(self, scene: Scene) -> None:
         dead, skipped = scene.add("a", "b")
         await scene.fail(dead, None)
