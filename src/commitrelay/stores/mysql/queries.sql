@@ -138,6 +138,7 @@ UPDATE @queue AS q FORCE INDEX (PRIMARY)
 SET q.state = %(state)s, q.attempts = q.attempts + 1, q.last_error = %(error)s,
     q.due_at = utc_timestamp(6) + INTERVAL %(retry_in)s SECOND, q.claim_token = 0
 WHERE q.lane = %(lane)s AND q.seq = %(seq)s
+  AND q.attempts = coalesce(%(attempts)s, q.attempts)
   AND q.claim_token = (SELECT CASE fence.strategy WHEN 'competing' THEN fence.token ELSE 0 END
                        FROM @lease AS fence
                        WHERE fence.lane = %(lane)s AND fence.relay = %(relay)s

@@ -248,6 +248,7 @@ def _failed(failure: Failure) -> dict[str, Any]:
         "seq": failure.seq,
         "error": clean_error(failure.error),
         "retry_in": failure.retry_in_seconds,
+        "attempts": failure.attempts,
         "state": int(dead if failure.retry_in_seconds is None else State.RETRYING),
     }
 
