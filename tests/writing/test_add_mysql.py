@@ -66,6 +66,7 @@ class MariadbDatabase:
         deadline = time.monotonic() + 30
         while not self.query(waiting):
             assert time.monotonic() < deadline, "no writer came to wait"
+            time.sleep(0.15)  # InnoDB renews this table only if nobody has read it for 0.1 s
 
     @contextmanager
     def counting_inserts(self, writer: Any) -> Iterator[list[int]]:
