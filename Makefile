@@ -3,7 +3,7 @@ BIN      := .venv/bin
 SERVICES := $(BIN)/python scripts/services
 PYTHONS  := . scripts/services scripts/demo-matrix
 
-.PHONY: help demo demo-matrix test test-fast lint format bench services services-down venv clean
+.PHONY: help demo demo-matrix test test-mysql test-fast lint format bench services services-down venv clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -16,6 +16,11 @@ demo-matrix: services ## the demo on every database with every broker, as a tabl
 
 test: lint services ## everything, on real servers
 	@$(BIN)/pytest -n auto --dist worksteal
+
+test-mysql: .venv/dev ## the store's tests on Oracle's MySQL, unpacked beside the system
+	@$(SERVICES) up mysql
+	@COMMITRELAY_MARIADB_URL=$$($(SERVICES) url mysql) $(BIN)/pytest -n auto --dist worksteal \
+		-k 'Mariadb or mysql or MySQL' tests/conformance/test_stores.py tests/stores tests/writing
 
 test-fast: .venv/dev ## what needs no server
 	@$(BIN)/pytest -n auto --dist worksteal -m 'not servers'

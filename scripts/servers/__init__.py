@@ -35,9 +35,14 @@ class Server(Protocol):
     def url(self, instance: Instance) -> str: ...
 
 
+ON_REQUEST = {"mysql"}
+"""Started only by name: the rest is what `make test` needs."""
+
+
 def all_servers() -> dict[str, Server]:
     from servers.kafka import Kafka  # noqa: PLC0415 - they import this package
     from servers.mariadb import Mariadb  # noqa: PLC0415
+    from servers.mysql import Mysql  # noqa: PLC0415
     from servers.nats import Nats  # noqa: PLC0415
     from servers.postgres import Postgres  # noqa: PLC0415
     from servers.rabbitmq import RabbitMQ  # noqa: PLC0415
@@ -46,6 +51,7 @@ def all_servers() -> dict[str, Server]:
     return {
         "postgres": Postgres(),
         "mariadb": Mariadb(),
+        "mysql": Mysql(),
         "kafka": Kafka(),
         "nats": Nats(),
         "redis": Redis(),

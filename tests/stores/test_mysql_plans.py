@@ -33,6 +33,7 @@ VALUES: dict[str, Any] = {
     "error": "no",
     "state": 1,
     "retry_in": 1.5,
+    "attempts": 0,
     "claim_seconds": 60,
 }
 SEARCHED = {

@@ -29,7 +29,7 @@ SELECT
 FROM (
     SELECT
         e.seq, e.aggregate_type, e.event_type, e.deliver_at,
-        CAST(conv(left(sha1(concat_ws(char(31), e.aggregate_type, e.aggregate_id)), 16), 16, 10)
+        CAST(conv(left(sha2(concat_ws(char(31), e.aggregate_type, e.aggregate_id), 256), 16), 16, 10)
              AS UNSIGNED) AS hash
     FROM @event AS e
     WHERE e.id IN (:ids)

@@ -15,9 +15,9 @@ CREATE TABLE IF NOT EXISTS @event (
     idempotency_key  VARCHAR(255) CHECK (idempotency_key <> ''),
     created_at       DATETIME(6) NOT NULL DEFAULT (utc_timestamp(6)),
     deliver_at       DATETIME(6),
-    idempotency_hash BINARY(20) GENERATED ALWAYS AS (unhex(sha1(idempotency_key))) STORED,
+    idempotency_bytes VARBINARY(1020) GENERATED ALWAYS AS (CAST(idempotency_key AS BINARY)) STORED,
     UNIQUE KEY @@event_id (id),
-    UNIQUE KEY @@event_idempotency (idempotency_hash),
+    UNIQUE KEY @@event_idempotency (idempotency_bytes),
     CHECK (char_length(id) = 36)
 ) ENGINE = InnoDB, CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
 
@@ -99,7 +99,7 @@ CREATE TRIGGER IF NOT EXISTS @enqueue AFTER INSERT ON @event FOR EACH ROW
         lane.id, NEW.seq, hashed.hash, hashed.hash & 63,
         CASE WHEN NEW.deliver_at > utc_timestamp(6) THEN 2 ELSE 0 END,
         CASE WHEN NEW.deliver_at > utc_timestamp(6) THEN NEW.deliver_at END
-    FROM (SELECT CAST(conv(left(sha1(concat_ws(char(31), NEW.aggregate_type, NEW.aggregate_id)),
+    FROM (SELECT CAST(conv(left(sha2(concat_ws(char(31), NEW.aggregate_type, NEW.aggregate_id), 256),
                                 16), 16, 10) AS UNSIGNED) AS hash) AS hashed
     STRAIGHT_JOIN @lane AS lane
     WHERE (lane.aggregate_types IS NULL
