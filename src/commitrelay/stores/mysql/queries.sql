@@ -314,7 +314,7 @@ WHERE table_schema = coalesce(%(schema)s, database()) AND table_name = %(table)s
 
 -- make_writer_enqueue: from now on the log takes no event whose writer does not promise that.
 ALTER TABLE @event ADD COLUMN enqueued BOOLEAN NOT NULL DEFAULT FALSE,
-    ADD CONSTRAINT @@event_has_no_trigger_use_outbox_add CHECK (enqueued);
+    ADD CONSTRAINT @@event_has_no_trigger_use_outbox_add CHECK (enqueued <> 0);
 
 -- let_trigger_enqueue: the trigger does it now.
 ALTER TABLE @event DROP CONSTRAINT @@event_has_no_trigger_use_outbox_add, DROP COLUMN enqueued;
