@@ -1,8 +1,8 @@
 """Handles: the connections and sessions that an event can be written on, one function for each.
 
-A function gets the caller's handle and the statements to run on it. It refuses a handle that
-would commit on its own, runs the statements in the caller's transaction, and returns the row
-count of the last one. It never begins, commits or rolls back by itself. To support one more
+A function gets the caller's handle and a conversation to have on it. It refuses a handle that
+would commit on its own, runs the statements in the caller's transaction, and returns what the
+conversation does. It never begins, commits or rolls back by itself. To support one more
 driver, write such a function and name its class in `SYNC` or `ASYNC` at the end of this file.
 
 No driver is imported here: a handle is known by the names of its classes.
@@ -10,25 +10,20 @@ No driver is imported here: a handle is known by the names of its classes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from functools import lru_cache
+from collections.abc import Awaitable, Callable
+from functools import lru_cache, partial
 from typing import Any
 
+from commitrelay.conversation import Conversation, converse, converse_async, count_of
 from commitrelay.errors import InvalidHandle, NotInTransaction
-from commitrelay.mysql_handles import (
-    autocommits,
-    converse,
-    mysql_async_connection,
-    mysql_connection,
-)
+from commitrelay.mysql_handles import autocommits, mysql_async_connection, mysql_connection
 from commitrelay.statement import Dialect, Style
 
-Value = str | bytes | None
-Statements = Callable[[Dialect, Style], Iterable[tuple[str, tuple[Value, ...]]]]
+Talk = Callable[[Dialect, Style], Conversation[Any]]
 """What to run, in the words of a dialect and the placeholders of a driver."""
 
-Write = Callable[[Any, Statements], int]
-WriteAsync = Callable[[Any, Statements], Awaitable[int]]
+Run = Callable[[Any, Talk], Any]
+RunAsync = Callable[[Any, Talk], Awaitable[Any]]
 
 _IDLE = 0  # libpq's PQTRANS_IDLE: connected, and no transaction is open
 _LEGACY_TRANSACTION_CONTROL = -1  # sqlite3's word for "isolation_level decides", Python 3.12+
@@ -37,39 +32,41 @@ _LEGACY_TRANSACTION_CONTROL = -1  # sqlite3's word for "isolation_level decides"
 # --- psycopg -------------------------------------------------------------------------------
 
 
-def psycopg_connection(connection: Any, statements: Statements) -> int:
+def psycopg_connection(connection: Any, talk: Talk) -> Any:
     if connection.pgconn.pipeline_status:
         # Answers come late in a pipeline: a nested one begins and ends with all of them received.
         with connection.pipeline():
-            cursor = _psycopg_execute(connection, statements)
+            _require_psycopg_transaction(connection)
     else:
-        cursor = _psycopg_execute(connection, statements)
-    return int(cursor.rowcount)
+        _require_psycopg_transaction(connection)
+    conversation = talk("postgres", _psycopg_style(connection.cursor_factory))
+    return converse(partial(_psycopg_ask, connection), conversation)
 
 
-async def psycopg_async_connection(connection: Any, statements: Statements) -> int:
+async def psycopg_async_connection(connection: Any, talk: Talk) -> Any:
     if connection.pgconn.pipeline_status:
         async with connection.pipeline():
-            cursor = await _psycopg_execute_async(connection, statements)
+            _require_psycopg_transaction(connection)
     else:
-        cursor = await _psycopg_execute_async(connection, statements)
+        _require_psycopg_transaction(connection)
+    conversation = talk("postgres", _psycopg_style(connection.cursor_factory))
+    return await converse_async(partial(_psycopg_ask_async, connection), conversation)
+
+
+def _psycopg_ask(connection: Any, text: str, values: tuple[Any, ...]) -> int:
+    if not connection.pgconn.pipeline_status:
+        return int(connection.execute(text, values).rowcount)
+    with connection.pipeline():
+        cursor = connection.execute(text, values)
     return int(cursor.rowcount)
 
 
-def _psycopg_execute(connection: Any, statements: Statements) -> Any:
-    _require_psycopg_transaction(connection)
-    cursor = None
-    for text, parameters in statements("postgres", _psycopg_style(connection.cursor_factory)):
-        cursor = connection.execute(text, parameters)
-    return cursor
-
-
-async def _psycopg_execute_async(connection: Any, statements: Statements) -> Any:
-    _require_psycopg_transaction(connection)
-    cursor = None
-    for text, parameters in statements("postgres", _psycopg_style(connection.cursor_factory)):
-        cursor = await connection.execute(text, parameters)
-    return cursor
+async def _psycopg_ask_async(connection: Any, text: str, values: tuple[Any, ...]) -> int:
+    if not connection.pgconn.pipeline_status:
+        return int((await connection.execute(text, values)).rowcount)
+    async with connection.pipeline():
+        cursor = await connection.execute(text, values)
+    return int(cursor.rowcount)
 
 
 @lru_cache(maxsize=16)
@@ -90,42 +87,46 @@ def _require_psycopg_transaction(connection: Any) -> None:
 # --- asyncpg -------------------------------------------------------------------------------
 
 
-async def asyncpg_connection(connection: Any, statements: Statements) -> int:
+async def asyncpg_connection(connection: Any, talk: Talk) -> Any:
     if not connection.is_in_transaction():
         raise NotInTransaction.because(
             "this asyncpg connection is outside of a transaction, where it commits each statement",
             "write your data and the event inside `async with connection.transaction():`",
         )
-    tag = ""
-    for text, parameters in statements("postgres", "numeric_dollar"):
-        tag = await connection.execute(text, *parameters)
+    conversation = talk("postgres", "numeric_dollar")
+    return await converse_async(partial(_asyncpg_ask, connection), conversation)
+
+
+async def _asyncpg_ask(connection: Any, text: str, values: tuple[Any, ...]) -> int:
+    tag = await connection.execute(text, *values)
     return int(tag.rpartition(" ")[2])  # such as INSERT 0 3
 
 
 # --- sqlite3 and aiosqlite -----------------------------------------------------------------
 
 
-def sqlite3_connection(connection: Any, statements: Statements) -> int:
+def sqlite3_connection(connection: Any, talk: Talk) -> Any:
     if not connection.in_transaction and _sqlite_autocommits(connection):
         raise _sqlite_not_in_transaction()
-    cursor = None
-    for text, parameters in statements("sqlite", "qmark"):
-        cursor = connection.execute(text, parameters)
-    assert cursor is not None
-    return int(cursor.rowcount)
+    return converse(partial(_sqlite3_ask, connection), talk("sqlite", "qmark"))
 
 
-async def aiosqlite_connection(connection: Any, statements: Statements) -> int:
+async def aiosqlite_connection(connection: Any, talk: Talk) -> Any:
     if not connection.in_transaction and (
         # sqlite3 tells its mode in the connection's own thread only, which is aiosqlite's.
         await connection._execute(_sqlite_autocommits, connection._conn)
     ):
         raise _sqlite_not_in_transaction()
-    cursor = None
-    for text, parameters in statements("sqlite", "qmark"):
-        cursor = await connection.execute(text, parameters)
-    assert cursor is not None
-    return int(cursor.rowcount)
+    return await converse_async(partial(_aiosqlite_ask, connection), talk("sqlite", "qmark"))
+
+
+def _sqlite3_ask(connection: Any, text: str, values: tuple[Any, ...]) -> int:
+    return count_of(connection.execute(text, values))
+
+
+async def _aiosqlite_ask(connection: Any, text: str, values: tuple[Any, ...]) -> int:
+    cursor = await connection.execute(text, values)
+    return len(await cursor.fetchall()) if cursor.description else int(cursor.rowcount)
 
 
 def _sqlite_autocommits(connection: Any) -> bool:
@@ -159,44 +160,43 @@ _SQLALCHEMY_STYLES: dict[str, Style] = {
 }
 
 
-def sqlalchemy_connection(connection: Any, statements: Statements) -> int:
+def sqlalchemy_connection(connection: Any, talk: Talk) -> Any:
     _require_sqlalchemy_transaction(connection)
-    return _sqlalchemy_execute(connection, statements)
+    return _sqlalchemy_converse(connection, talk)
 
 
-def sqlalchemy_session(session: Any, statements: Statements) -> int:
+def sqlalchemy_session(session: Any, talk: Talk) -> Any:
     connection = session.connection()
     _require_sqlalchemy_transaction(connection)
     session.flush()  # the aggregate first: its row lock makes seq order commit order
-    return _sqlalchemy_execute(connection, statements)
+    return _sqlalchemy_converse(connection, talk)
 
 
-def sqlalchemy_scoped_session(scoped: Any, statements: Statements) -> int:
-    return sqlalchemy_session(scoped(), statements)
+def sqlalchemy_scoped_session(scoped: Any, talk: Talk) -> Any:
+    return sqlalchemy_session(scoped(), talk)
 
 
-async def sqlalchemy_async_connection(connection: Any, statements: Statements) -> int:
-    return int(await connection.run_sync(sqlalchemy_connection, statements))
+async def sqlalchemy_async_connection(connection: Any, talk: Talk) -> Any:
+    return await connection.run_sync(sqlalchemy_connection, talk)
 
 
-async def sqlalchemy_async_session(session: Any, statements: Statements) -> int:
-    return int(await session.run_sync(sqlalchemy_session, statements))
+async def sqlalchemy_async_session(session: Any, talk: Talk) -> Any:
+    return await session.run_sync(sqlalchemy_session, talk)
 
 
-async def sqlalchemy_async_scoped_session(scoped: Any, statements: Statements) -> int:
-    return await sqlalchemy_async_session(scoped(), statements)
+async def sqlalchemy_async_scoped_session(scoped: Any, talk: Talk) -> Any:
+    return await sqlalchemy_async_session(scoped(), talk)
 
 
-def _sqlalchemy_execute(connection: Any, statements: Statements) -> int:
-    dialect = _SQLALCHEMY_DIALECTS[connection.dialect.name]
-    to_run = statements(dialect, _SQLALCHEMY_STYLES[connection.dialect.paramstyle])
-    if dialect == "mysql":
-        return converse(connection.exec_driver_sql, to_run)
-    result = None
-    for text, parameters in to_run:
-        result = connection.exec_driver_sql(text, parameters)
-    assert result is not None
-    return int(result.rowcount)
+def _sqlalchemy_converse(connection: Any, talk: Talk) -> Any:
+    style = _SQLALCHEMY_STYLES[connection.dialect.paramstyle]
+    conversation = talk(_SQLALCHEMY_DIALECTS[connection.dialect.name], style)
+    return converse(partial(_sqlalchemy_ask, connection), conversation)
+
+
+def _sqlalchemy_ask(connection: Any, text: str, values: tuple[Any, ...]) -> int:
+    result = connection.exec_driver_sql(text, values)
+    return len(result.fetchall()) if result.returns_rows else int(result.rowcount)
 
 
 def _require_sqlalchemy_transaction(connection: Any) -> None:
@@ -259,7 +259,7 @@ _DJANGO_DIALECTS: dict[str, Dialect] = {
 }
 
 
-def django_connection(connection: Any, statements: Statements) -> int:
+def django_connection(connection: Any, talk: Talk) -> Any:
     dialect = _DJANGO_DIALECTS.get(connection.vendor)
     if dialect is None:
         raise InvalidHandle(
@@ -272,17 +272,17 @@ def django_connection(connection: Any, statements: Statements) -> int:
             "write your data and the event inside `with transaction.atomic():`",
         )
     with connection.cursor() as cursor:
-        to_run = statements(dialect, "format")
-        if dialect == "mysql":
-            return converse(cursor.execute, to_run)
-        for text, parameters in to_run:
-            cursor.execute(text, parameters)
-        return int(cursor.rowcount)
+        return converse(partial(_django_ask, cursor), talk(dialect, "format"))
+
+
+def _django_ask(cursor: Any, text: str, values: tuple[Any, ...]) -> int:
+    cursor.execute(text, values)
+    return count_of(cursor)
 
 
 # --- which function for which handle -------------------------------------------------------
 
-SYNC: dict[tuple[str, str], Write] = {
+SYNC: dict[tuple[str, str], Run] = {
     ("psycopg", "Connection"): psycopg_connection,
     ("pymysql", "Connection"): mysql_connection,
     ("MySQLdb", "Connection"): mysql_connection,
@@ -293,7 +293,7 @@ SYNC: dict[tuple[str, str], Write] = {
     ("django", "BaseDatabaseWrapper"): django_connection,
     ("django", "ConnectionProxy"): django_connection,
 }
-ASYNC: dict[tuple[str, str], WriteAsync] = {
+ASYNC: dict[tuple[str, str], RunAsync] = {
     ("psycopg", "AsyncConnection"): psycopg_async_connection,
     ("asyncpg", "Connection"): asyncpg_connection,
     ("asyncpg", "PoolConnectionProxy"): asyncpg_connection,
@@ -313,6 +313,12 @@ _ASYNC_HANDLES = (
     "a psycopg AsyncConnection, an asyncpg, asyncmy, aiomysql or aiosqlite Connection, or a "
     "SQLAlchemy AsyncSession or AsyncConnection"
 )
+_ASYNC_FORMS = {
+    "add": "`await outbox.add_async(…)`",
+}
+_SYNC_FORMS = {
+    "add_async": "`outbox.add(…)`",
+}
 _NEARLY = {
     "engine": "open a connection or session on it and pass that",
     "sessionmaker": "open a session with it and pass that",
@@ -322,41 +328,41 @@ _NEARLY = {
 }
 
 
-def write_on(handle: object) -> Write:
-    """The function that writes on this handle; `InvalidHandle` if there is none."""
+def run_on(handle: object, talk: Talk, *, called: str = "add") -> Any:
+    """Have the conversation on this handle, for the method that was called."""
     classes = type(handle).__mro__
-    write = _find_sync(classes)
-    if write is not None:
-        return write
+    run = _find_sync(classes)
+    if run is not None:
+        return run(handle, talk)
     if _find_async(classes) is not None:
         raise InvalidHandle(
-            f"add() cannot wait for {_described(type(handle))}, "
-            "which is asynchronous: use `await outbox.add_async(…)` with it"
+            f"{called}() cannot wait for {_described(type(handle))}, "
+            f"which is asynchronous: use {_ASYNC_FORMS[called]} with it"
         )
-    raise _unknown("add", type(handle), _SYNC_HANDLES)
+    raise _unknown(called, type(handle), _SYNC_HANDLES)
 
 
-def write_on_async(handle: object) -> WriteAsync:
-    """The coroutine function that writes on this handle; `InvalidHandle` if there is none."""
+async def run_on_async(handle: object, talk: Talk, *, called: str = "add_async") -> Any:
+    """As `run_on`, on an asynchronous handle."""
     classes = type(handle).__mro__
-    write = _find_async(classes)
-    if write is not None:
-        return write
+    run = _find_async(classes)
+    if run is not None:
+        return await run(handle, talk)
     if _find_sync(classes) is not None:
         raise InvalidHandle(
-            f"add_async() would block the event loop on {_described(type(handle))}, "
-            "which is synchronous: use `outbox.add(…)` with it"
+            f"{called}() would block the event loop on {_described(type(handle))}, "
+            f"which is synchronous: use {_SYNC_FORMS[called]} with it"
         )
-    raise _unknown("add_async", type(handle), _ASYNC_HANDLES)
+    raise _unknown(called, type(handle), _ASYNC_HANDLES)
 
 
 @lru_cache(maxsize=256)
-def _find_sync(classes: tuple[type, ...]) -> Write | None:
+def _find_sync(classes: tuple[type, ...]) -> Run | None:
     return next((SYNC[name] for name in map(_name, classes) if name in SYNC), None)
 
 
 @lru_cache(maxsize=256)
-def _find_async(classes: tuple[type, ...]) -> WriteAsync | None:
+def _find_async(classes: tuple[type, ...]) -> RunAsync | None:
     return next((ASYNC[name] for name in map(_name, classes) if name in ASYNC), None)
 
 

@@ -8,16 +8,14 @@ events to it enqueues them too.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 from zlib import crc32
 
+from commitrelay.conversation import Conversation
 from commitrelay.sql import Names
 from commitrelay.statement import Style, statement
-
-Conversation = Generator[tuple[str, tuple[Any, ...]], None, int]
-"""Yields statements; an error is thrown into it; returns how many events are new."""
 
 DUPLICATE = 1062
 CHECK_FAILED = frozenset({4025, 3819})
@@ -38,7 +36,7 @@ class MysqlAdd:
 
     def conversation(
         self, rows: Sequence[tuple[Any, ...]], style: Style, *, serialize_keys: bool
-    ) -> Conversation:
+    ) -> Conversation[int]:
         if serialize_keys:
             slots = sorted({crc32(f"{row[1]}\x1f{row[2]}".encode()) % SLOTS for row in rows})
             yield self._text("lock_keys", len(slots), style), tuple(slots)
@@ -52,7 +50,7 @@ class MysqlAdd:
                 raise
         return (yield from self._add(rows, style))
 
-    def _add(self, rows: Sequence[tuple[Any, ...]], style: Style) -> Conversation:
+    def _add(self, rows: Sequence[tuple[Any, ...]], style: Style) -> Conversation[int]:
         query = "add_without_trigger" if self._enqueues else "add_event"
         values = tuple(chain.from_iterable(map(_as_columns, rows)))
         try:

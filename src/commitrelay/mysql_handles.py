@@ -1,54 +1,37 @@
-"""MySQL's handles: connections of PyMySQL, mysqlclient, asyncmy and aiomysql, which are alike.
-
-What is written on them is a conversation (see `mysql_add`): statements go out, errors go back.
-"""
+"""MySQL's handles: connections of PyMySQL, mysqlclient, asyncmy and aiomysql, which are alike."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from commitrelay.conversation import Conversation, converse, converse_async, count_of
 from commitrelay.errors import NotInTransaction
 
 _IN_TRANSACTION = 1  # SERVER_STATUS_IN_TRANS
 
 
-def mysql_connection(connection: Any, statements: Callable[..., Any]) -> int:
+def mysql_connection(connection: Any, talk: Callable[..., Conversation[Any]]) -> Any:
     _require_transaction(connection)
     with connection.cursor() as cursor:
-        return converse(cursor.execute, statements("mysql", "format"))
+        return converse(partial(_ask, cursor), talk("mysql", "format"))
 
 
-async def mysql_async_connection(connection: Any, statements: Callable[..., Any]) -> int:
+async def mysql_async_connection(connection: Any, talk: Callable[..., Conversation[Any]]) -> Any:
     _require_transaction(connection)
-    conversation = statements("mysql", "format")
     async with connection.cursor() as cursor:
-        try:
-            step = next(conversation)
-            while True:
-                try:
-                    await cursor.execute(*step)
-                except Exception as error:
-                    step = conversation.throw(error)
-                else:
-                    step = next(conversation)
-        except StopIteration as end:
-            return int(end.value)
+        return await converse_async(partial(_ask_async, cursor), talk("mysql", "format"))
 
 
-def converse(execute: Callable[..., object], conversation: Any) -> int:
-    """Run what a conversation asks for, and tell it of errors; how many events are new."""
-    try:
-        step = next(conversation)
-        while True:
-            try:
-                execute(*step)
-            except Exception as error:
-                step = conversation.throw(error)
-            else:
-                step = next(conversation)
-    except StopIteration as end:
-        return int(end.value)
+def _ask(cursor: Any, text: str, values: tuple[Any, ...]) -> int:
+    cursor.execute(text, values)
+    return count_of(cursor)
+
+
+async def _ask_async(cursor: Any, text: str, values: tuple[Any, ...]) -> int:
+    await cursor.execute(text, values)
+    return len(await cursor.fetchall()) if cursor.description else int(cursor.rowcount)
 
 
 def autocommits(connection: Any) -> bool:

@@ -10,9 +10,10 @@ from itertools import chain
 from typing import NamedTuple, Self
 from uuid import UUID
 
+from commitrelay.conversation import Conversation
 from commitrelay.errors import InvalidEvent
 from commitrelay.event import Event
-from commitrelay.handles import Value, write_on, write_on_async
+from commitrelay.handles import run_on, run_on_async
 from commitrelay.mysql_add import MysqlAdd
 from commitrelay.sql import Names
 from commitrelay.statement import Dialect, Style, statement
@@ -88,7 +89,7 @@ class Outbox:
         or with the handle is an error before anything is sent to the database.
         """
         rows = self._rows(events)
-        count = write_on(handle)(handle, partial(self._statements, rows))
+        count: int = run_on(handle, partial(self._add, rows))
         return _added(events, count)
 
     async def add_async(self, handle: object, *events: Event) -> Added:
@@ -96,7 +97,7 @@ class Outbox:
         ``Connection``, or a SQLAlchemy ``AsyncSession`` or ``AsyncConnection``.
         """
         rows = self._rows(events)
-        count = await write_on_async(handle)(handle, partial(self._statements, rows))
+        count: int = await run_on_async(handle, partial(self._add, rows))
         return _added(events, count)
 
     def _rows(self, events: tuple[Event, ...]) -> list[Row]:
@@ -109,19 +110,22 @@ class Outbox:
             )
         return [as_row(event, self.max_payload_bytes) for event in events]
 
-    def _statements(
-        self, rows: list[Row], dialect: Dialect, style: Style
-    ) -> Iterable[tuple[str, tuple[Value, ...]]]:
+    def _add(self, rows: list[Row], dialect: Dialect, style: Style) -> Conversation[int]:
+        """Returns how many of the events are new."""
         if dialect == "mysql":
             return self._mysql.conversation(rows, style, serialize_keys=self.serialize_keys)
+        return self._add_at_once(rows, dialect, style)
+
+    def _add_at_once(self, rows: list[Row], dialect: Dialect, style: Style) -> Conversation[int]:
+        if self.serialize_keys:
+            keys = dict.fromkeys((row.aggregate_type, row.aggregate_id) for row in rows)
+            text = statement("lock_keys", len(keys), dialect, style, self.names)
+            if text is not None:
+                yield text, tuple(chain.from_iterable(keys))
         text = statement("add_event", len(rows), dialect, style, self.names)
         assert text is not None
-        insert = (text, rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows)))
-        if not self.serialize_keys:
-            return [insert]
-        keys = dict.fromkeys((row.aggregate_type, row.aggregate_id) for row in rows)
-        text = statement("lock_keys", len(keys), dialect, style, self.names)
-        return [insert] if text is None else [(text, tuple(chain.from_iterable(keys))), insert]
+        count = yield text, rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows))
+        return count
 
 
 def as_row(event: Event, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> Row:
