@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from commitrelay.configuration import load
 from commitrelay.errors import ConfigError
 from commitrelay.kinds import Duration, Listing, duration
 from commitrelay.settings import DECLARATIONS, Settings
-from commitrelay.sources import load
 from commitrelay.urls import redact, scrub
 
 

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 from commitrelay import __version__
 from commitrelay.cli import demo, help, init, list, run, show, sql, status
 from commitrelay.cli.command import FAILURE, INTERRUPTED, OK, USAGE, Command, Option, Request
+from commitrelay.configuration import parsed
 from commitrelay.errors import CommitrelayError, ConfigError
 from commitrelay.kinds import hint
-from commitrelay.sources import parsed
 from commitrelay.urls import scrub
 
 COMMANDS: tuple[Command, ...] = tuple(

@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any
 
 from commitrelay import registry
+from commitrelay.configuration import load
 from commitrelay.kinds import Kind
 from commitrelay.settings import DECLARATIONS, Declaration, Settings
-from commitrelay.sources import load
 
 OK = 0
 FAILURE = 1
