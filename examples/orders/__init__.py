@@ -1,0 +1,1 @@
+"""Three services, one order: placed, paid, shipped. Or refused, and its stock given back."""

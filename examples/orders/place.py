@@ -1,0 +1,106 @@
+"""Where the example lives: three databases and a broker, made for one run and removed after it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from examples.orders import orders, payments, shipping
+from examples.orders.database import execute, transaction
+
+SERVICES = {"orders": orders, "payments": payments, "shipping": shipping}
+
+NEXT = {
+    "Order.OrderPlaced": "payments",
+    "Order.PaymentTaken": "shipping",
+    "Order.PaymentRefused": "orders",
+    "Order.OrderShipped": "orders",
+}
+"""Which service an event goes to. The key is always the order's id."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """URLs and files of one run."""
+
+    directory: Path
+    databases: dict[str, str]
+    publish: str
+    sources: dict[str, str]
+    server: str | None  # where the databases were made, if not in files
+
+    @property
+    def config(self) -> Path:
+        return self.directory / "commitrelay.toml"
+
+
+def make(database: str | None, broker: str | None) -> Place:
+    """Databases in files or on a PostgreSQL server, and a topic per service."""
+    run = f"shop_{uuid4().hex[:8]}"
+    directory = Path(tempfile.mkdtemp(prefix="commitrelay-orders-"))
+    if database is None:
+        databases = {name: f"sqlite:///{directory / name}.db" for name in SERVICES}
+    else:
+        databases = {name: _created(database, f"{run}_{name}") for name in SERVICES}
+    topics = {name: f"{run}.{name}" for name in SERVICES}
+    publish, sources = _broker(broker or (directory / "topics").as_uri(), topics)
+    place = Place(directory, databases, publish, sources, database)
+    routes = "\n".join(f'"{event}" = "{topics[name]}"' for event, name in NEXT.items())
+    place.config.write_text(f"[routes]\n{routes}\n", "utf-8")
+    for name, url in databases.items():
+        subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "commitrelay", "init", "--database", url],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        if url.startswith("sqlite:"):
+            sqlite3.connect(url.removeprefix("sqlite:///")).execute("PRAGMA journal_mode = WAL")
+        with transaction(url) as conn:
+            for statement in SERVICES[name].TABLES:
+                execute(conn, statement)
+    return place
+
+
+def remove(place: Place) -> None:
+    """Take down what `make` has made. Topics and queues of a broker stay."""
+    if place.server is not None:
+        for url in place.databases.values():
+            _on_server(place.server, f"DROP DATABASE {_name_of(url)} WITH (FORCE)")
+    shutil.rmtree(place.directory, ignore_errors=True)
+
+
+def _broker(url: str, topics: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """What the relays publish to, and what each service reads."""
+    scheme = urlsplit(url).scheme
+    if scheme == "kafka":
+        publish = f"{url}?create_topics=true&partitions=6"
+    elif scheme in ("amqp", "amqps"):
+        publish = f"{url}?declare=classic"
+    else:
+        publish = url
+    word = "queue" if scheme.startswith("amqp") else "topic"
+    return publish, {name: f"{url}?{word}={topic}" for name, topic in topics.items()}
+
+
+def _created(server: str, name: str) -> str:
+    _on_server(server, f"CREATE DATABASE {name}")
+    return urlsplit(server)._replace(path=f"/{name}").geturl()
+
+
+def _on_server(server: str, statement: str) -> None:
+    import psycopg  # noqa: PLC0415
+
+    with psycopg.connect(server, autocommit=True) as conn:
+        conn.execute(statement)
+
+
+def _name_of(url: str) -> str:
+    return json.dumps(urlsplit(url).path.removeprefix("/"))
