@@ -26,7 +26,16 @@ try:
 except ImportError:
     raise MissingExtra("sqlalchemy", "the outbox as a SQLAlchemy table") from None
 
-INTERNAL_NOUNS = ("queue", "delivery", "lane", "lease", "migration")
+INTERNAL_NOUNS = (
+    "queue",
+    "delivery",
+    "lane",
+    "lease",
+    "turn",
+    "inbox",
+    "completion",
+    "migration",
+)
 """The tables that belong to the relay."""
 
 

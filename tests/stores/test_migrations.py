@@ -16,6 +16,7 @@ from psycopg import sql
 
 from commitrelay.errors import ConfigError, SchemaMissing
 from commitrelay.sql import Names, read
+from commitrelay.store import EventFilter
 from commitrelay.stores.migration import latest, migrations
 from commitrelay.stores.postgres.store import PostgresStore
 from commitrelay.stores.sqlite.store import SqliteStore
@@ -114,13 +115,41 @@ def test_two_processes_may_initialise_at_once(postgres_database: str, sqlite_pat
     async def case(make: Any) -> None:
         stores = [make() for _ in range(4)]
         results = await asyncio.gather(*(store.initialise() for store in stores))
-        assert sorted(map(len, results)) == [0, 0, 0, 1]
+        assert sorted(map(len, results)) == [0, 0, 0, latest("postgres")]
         for store in stores:
             await store.open()
             await store.close()
 
     asyncio.run(case(lambda: PostgresStore(postgres_database)))
     asyncio.run(case(lambda: SqliteStore(str(sqlite_path))))
+
+
+def test_an_older_outbox_keeps_its_events_when_it_is_migrated(
+    postgres_database: str, sqlite_path: Path
+) -> None:
+    """Each dialect as its first version left it: `init` applies the rest."""
+    event = "INSERT INTO outbox_event (aggregate_type, aggregate_id, event_type, payload) "
+    event += "VALUES ('Order', '1', 'OrderPaid', '{}')"
+    first = "INSERT INTO outbox_migration (number, name) VALUES (1, '0001_initial')"
+    run_script(postgres_database, migrations("postgres")[0].sql)
+    with closing(sqlite3.connect(sqlite_path)) as lite, psycopg.connect(postgres_database) as pg:
+        lite.executescript(Names().fill(migrations("sqlite")[0].sql))
+        for connection in (lite, pg):
+            connection.execute(event)
+            connection.execute(first)
+            connection.commit()
+
+    async def case(store: Any, dialect: str) -> None:
+        with pytest.raises(SchemaMissing, match="has an outbox of version 1"):
+            await store.open()
+        assert list(await store.initialise()) == [step.name for step in migrations(dialect)[1:]]
+        await store.open()
+        (record,) = await store.list_events(EventFilter(), before_seq=None, limit=10)
+        assert [delivery.status for delivery in record.deliveries] == ["pending"]
+        await store.close()
+
+    asyncio.run(case(PostgresStore(postgres_database), "postgres"))
+    asyncio.run(case(SqliteStore(str(sqlite_path)), "sqlite"))
 
 
 def test_an_outbox_that_was_not_initialised_says_what_to_do(

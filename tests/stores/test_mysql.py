@@ -258,7 +258,7 @@ def test_two_processes_may_initialise_at_once(mariadb_database: str) -> None:
         with pytest.raises(SchemaMissing, match=r"has no outbox.*run commitrelay init"):
             await stores[0].open()
         results = await asyncio.gather(*(store.initialise() for store in stores))
-        assert sorted(map(len, results)) == [0, 0, 0, 1]
+        assert sorted(map(len, results)) == [0, 0, 0, latest("mysql")]
         for store in stores:
             await store.open()
             await store.close()

@@ -91,6 +91,24 @@ CREATE TABLE IF NOT EXISTS @lease (
     PRIMARY KEY (lane, relay)
 );
 
+-- What a consumer has handled: the mark commits together with the effect. Ids of other systems need
+-- not be uuids.
+CREATE TABLE IF NOT EXISTS @inbox (
+    consumer text NOT NULL CHECK (length(consumer) BETWEEN 1 AND 255),
+    event_id text NOT NULL CHECK (length(event_id) BETWEEN 1 AND 255),
+    done_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (consumer, event_id)
+);
+
+CREATE INDEX IF NOT EXISTS @@inbox_done ON @inbox (done_at);
+
+-- The log's own inbox, for workflows within one database: whoever begins an event holds its row
+-- until commit. completed_at is NULL while it was begun and not completed.
+CREATE TABLE IF NOT EXISTS @completion (
+    event_id     uuid PRIMARY KEY,
+    completed_at timestamptz
+);
+
 CREATE TABLE IF NOT EXISTS @migration (
     number     integer PRIMARY KEY,
     name       text NOT NULL,
@@ -164,15 +182,18 @@ SELECT
         WHEN q.state = 3 THEN 'parked'
         WHEN q.state IN (4, 6) THEN 'dead'
         WHEN q.state = 5 THEN 'claimed'
+        WHEN c.completed_at IS NOT NULL THEN 'completed'
         WHEN d.verdict = 0 THEN 'published'
         WHEN d.verdict = 1 THEN 'discarded'
     END AS status,
     q.attempts AS retry_count,
     q.last_error,
-    CASE WHEN d.verdict = 0 THEN d.at END AS published_at
+    CASE WHEN d.verdict = 0 THEN d.at END AS published_at,
+    c.completed_at
 FROM @event AS e
 CROSS JOIN @lane AS lane
 LEFT JOIN @queue AS q ON q.lane = lane.id AND q.seq = e.seq
+LEFT JOIN @completion AS c ON c.event_id = e.id
 LEFT JOIN LATERAL (
     SELECT j.verdict, j.at FROM @delivery AS j
     WHERE int8range(j.smallest, j.largest, '[]') @> e.seq
@@ -184,8 +205,10 @@ WHERE q.seq IS NOT NULL OR d.verdict IS NOT NULL
 UNION ALL
 SELECT
     e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.idempotency_key,
-    e.created_at, NULL, 'unrouted', NULL, NULL, NULL
+    e.created_at, NULL, CASE WHEN c.completed_at IS NULL THEN 'unrouted' ELSE 'completed' END,
+    NULL, NULL, NULL, c.completed_at
 FROM @event AS e
+LEFT JOIN @completion AS c ON c.event_id = e.id
 WHERE NOT EXISTS (
         SELECT FROM @queue AS q WHERE q.seq = e.seq)
   AND NOT EXISTS (
@@ -195,3 +218,4 @@ WHERE NOT EXISTS (
 INSERT INTO @lane (name) VALUES ('default') ON CONFLICT (name) DO NOTHING;
 
 INSERT INTO @migration (number, name) VALUES (1, '0001_initial') ON CONFLICT (number) DO NOTHING;
+INSERT INTO @migration (number, name) VALUES (2, '0002_inbox') ON CONFLICT (number) DO NOTHING;

@@ -82,6 +82,25 @@ CREATE TABLE IF NOT EXISTS @lease (
     UNIQUE (lane, relay)
 );
 
+-- What a consumer has handled: the mark commits together with the effect. Ids of other systems need
+-- not be uuids. done_at is in milliseconds since 1970.
+CREATE TABLE IF NOT EXISTS @inbox (
+    consumer TEXT NOT NULL CHECK (length(consumer) BETWEEN 1 AND 255),
+    event_id TEXT NOT NULL CHECK (length(event_id) BETWEEN 1 AND 255),
+    done_at  INTEGER NOT NULL
+                 DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
+    PRIMARY KEY (consumer, event_id)
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS @inbox_done ON @inbox (done_at);
+
+-- The log's own inbox, for workflows within one database. completed_at is NULL while an event was
+-- begun and not completed.
+CREATE TABLE IF NOT EXISTS @completion (
+    event_id     TEXT PRIMARY KEY,
+    completed_at TEXT
+) WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS @migration (
     number     INTEGER PRIMARY KEY,
     name       TEXT NOT NULL,
@@ -124,21 +143,29 @@ SELECT
     END AS status,
     q.attempts AS retry_count,
     q.last_error,
-    NULL AS published_at
+    NULL AS published_at,
+    c.completed_at
 FROM @queue AS q
 JOIN @event AS e ON e.seq = q.seq
+LEFT JOIN @completion AS c ON c.event_id = e.id
 JOIN @lane AS lane ON lane.id = q.lane
 UNION ALL
 SELECT
     e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.idempotency_key,
     e.created_at,
     lane.name,
-    CASE d.verdict WHEN 0 THEN 'published' ELSE 'discarded' END,
+    CASE
+        WHEN c.completed_at IS NOT NULL THEN 'completed'
+        WHEN d.verdict = 0 THEN 'published'
+        ELSE 'discarded'
+    END,
     NULL,
     NULL,
     CASE d.verdict WHEN 0
-        THEN strftime('%Y-%m-%dT%H:%M:%fZ', d.at / 1000.0, 'unixepoch') END
+        THEN strftime('%Y-%m-%dT%H:%M:%fZ', d.at / 1000.0, 'unixepoch') END,
+    c.completed_at
 FROM @event AS e
+LEFT JOIN @completion AS c ON c.event_id = e.id
 CROSS JOIN @lane AS lane
 JOIN @delivery AS d ON d.id = (
     SELECT max(j.id) FROM @delivery AS j
@@ -148,8 +175,10 @@ WHERE NOT EXISTS (SELECT 1 FROM @queue AS q WHERE q.lane = lane.id AND q.seq = e
 UNION ALL
 SELECT
     e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.idempotency_key,
-    e.created_at, NULL, 'unrouted', NULL, NULL, NULL
+    e.created_at, NULL, CASE WHEN c.completed_at IS NULL THEN 'unrouted' ELSE 'completed' END,
+    NULL, NULL, NULL, c.completed_at
 FROM @event AS e
+LEFT JOIN @completion AS c ON c.event_id = e.id
 WHERE NOT EXISTS (
         SELECT 1 FROM @lane AS lane JOIN @queue AS q ON q.lane = lane.id AND q.seq = e.seq)
   AND NOT EXISTS (
@@ -160,3 +189,4 @@ WHERE NOT EXISTS (
 INSERT INTO @lane (name) VALUES ('default') ON CONFLICT (name) DO NOTHING;
 
 INSERT INTO @migration (number, name) VALUES (1, '0001_initial') ON CONFLICT (number) DO NOTHING;
+INSERT INTO @migration (number, name) VALUES (2, '0002_inbox') ON CONFLICT (number) DO NOTHING;
