@@ -9,6 +9,7 @@ from typing import Protocol, cast
 from commitrelay.errors import ConfigError
 from commitrelay.kinds import hint
 from commitrelay.publisher import Publisher
+from commitrelay.source import Source
 from commitrelay.sql import Names
 from commitrelay.store import AdminStore, Store
 from commitrelay.urls import redact, scheme_of
@@ -34,6 +35,9 @@ PUBLISHERS = {
     "file": "file",
     "stdout": "stdout",
 }
+SOURCES = {
+    "file": "file",
+}
 
 
 class Database(Store, AdminStore, Protocol):
@@ -56,6 +60,13 @@ def publisher(url: str, options: Mapping[str, str] | None = None) -> Publisher:
     name = _adapter(url, PUBLISHERS, "publish")
     module = import_module(f"commitrelay.publishers.{name}")
     return cast(Publisher, module.from_url(url, dict(options or {})))
+
+
+def source(url: str, options: Mapping[str, str] | None = None) -> Source:
+    """The source for a URL; nothing is connected yet."""
+    name = _adapter(url, SOURCES, "source")
+    module = import_module(f"commitrelay.sources.{name}")
+    return cast(Source, module.from_url(url, dict(options or {})))
 
 
 def _adapter(url: str, known: Mapping[str, str], noun: str) -> str:
