@@ -1,6 +1,7 @@
 """The SQL of a dialect, read from its files: named queries with the table names filled in.
 
-A query in ``stores/<dialect>/queries.sql`` or ``add.sql`` starts with its name and a sentence::
+A query in ``stores/<dialect>/queries.sql`` (or ``add.sql``, ``consume.sql``) starts with its name
+and a sentence::
 
     -- claim_pending: deliverable events of the leased buckets, in seq order.
     SELECT … FROM @queue JOIN @event …
@@ -17,8 +18,8 @@ from pathlib import Path
 
 from commitrelay.errors import ConfigError
 
-QUERY_FILES = ("queries.sql", "add.sql")
-"""What the relay runs, and what the application runs."""
+QUERY_FILES = ("queries.sql", "add.sql", "consume.sql")
+"""What the relay runs, what the application runs, and what its consumers run."""
 
 _STORES = Path(__file__).with_name("stores")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")

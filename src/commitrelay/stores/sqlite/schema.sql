@@ -101,6 +101,26 @@ CREATE TABLE IF NOT EXISTS @completion (
     completed_at TEXT
 ) WITHOUT ROWID;
 
+-- Who reads a partition for a consumer; gone when the reader lets go of it. Whoever finds the row of
+-- another reader knows that this one died; `deaths` counts those in a row.
+CREATE TABLE IF NOT EXISTS @reader (
+    consumer  TEXT NOT NULL,
+    partition TEXT NOT NULL,
+    reader    TEXT NOT NULL,
+    deaths    INTEGER NOT NULL DEFAULT 0,
+    since     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    PRIMARY KEY (consumer, partition)
+) WITHOUT ROWID;
+
+-- Events whose handling was begun after readers had died, and how often; gone when it ends.
+CREATE TABLE IF NOT EXISTS @start (
+    consumer TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    starts   INTEGER NOT NULL DEFAULT 1,
+    at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    PRIMARY KEY (consumer, event_id)
+) WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS @migration (
     number     INTEGER PRIMARY KEY,
     name       TEXT NOT NULL,
@@ -190,3 +210,4 @@ INSERT INTO @lane (name) VALUES ('default') ON CONFLICT (name) DO NOTHING;
 
 INSERT INTO @migration (number, name) VALUES (1, '0001_initial') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (2, '0002_inbox') ON CONFLICT (number) DO NOTHING;
+INSERT INTO @migration (number, name) VALUES (3, '0003_consumer') ON CONFLICT (number) DO NOTHING;
