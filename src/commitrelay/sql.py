@@ -18,7 +18,7 @@ from pathlib import Path
 
 from commitrelay.errors import ConfigError
 
-QUERY_FILES = ("queries.sql", "add.sql", "consume.sql")
+QUERY_FILES = ("queries.sql", "add.sql", "inbox.sql", "consume.sql")
 """What the relay runs, what the application runs, and what its consumers run."""
 
 _STORES = Path(__file__).with_name("stores")
