@@ -26,6 +26,8 @@ from commitrelay.outbox import Added, Outbox
 
 if TYPE_CHECKING:
     from commitrelay.connect import open_publisher, open_store
+    from commitrelay.direct import DirectPass
+    from commitrelay.direct_worker import DirectStats
     from commitrelay.format import Plain
     from commitrelay.format.cloudevents import CloudEvents, StructuredCloudEvents
     from commitrelay.format.debezium import Debezium
@@ -43,6 +45,8 @@ __all__ = [
     "CommitrelayError",
     "ConfigError",
     "Debezium",
+    "DirectPass",
+    "DirectStats",
     "Event",
     "InvalidEvent",
     "InvalidHandle",
@@ -68,6 +72,8 @@ __all__ = [
 _LAZY = {
     "CloudEvents": "format.cloudevents",
     "Debezium": "format.debezium",
+    "DirectPass": "direct",
+    "DirectStats": "direct_worker",
     "Plain": "format",
     "Relay": "relay",
     "RelayOptions": "options",

@@ -23,6 +23,8 @@ from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+from commitrelay.sql import Names
+
 BUCKETS = 64
 """Keys are spread over this many buckets, which relays lease from each other."""
 
@@ -38,7 +40,7 @@ class State(IntEnum):
     SCHEDULED = 2  # deliver_at is ahead; does not block its key
     PARKED = 3  # waits behind a retrying, dead or parked event of its key
     DEAD = 4  # out of attempts; blocks its key
-    CLAIMED = 5  # being sent (competing strategy); blocks its key
+    CLAIMED = 5  # being sent (competing strategy, direct pass); blocks its key
     SKIPPED = 6  # dead as well, but its followers pass (on_dead=skip)
 
 
@@ -232,6 +234,40 @@ class Store(Protocol):
 
     def wake(self) -> None:
         """End a `sleep` now; from any thread."""
+
+
+class DirectStore(Protocol):
+    """What a direct pass needs of a database: it owns what its process has claimed, no lease.
+
+    Every change is fenced by the claim: `Fence.token` is the direct pass's own, which is negative
+    so that it never meets a lease's, and a row is changed only while it is claimed with it.
+    """
+
+    @property
+    def names(self) -> Names: ...
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def lane(self, name: str) -> Lane: ...
+
+    async def take_claimed(self, fence: Fence, ids: Collection[str]) -> list[Queued]:
+        """Those of these events that are claimed with this token, and committed."""
+
+    async def settle_claimed(
+        self,
+        fence: Fence,
+        *,
+        delivered: Collection[int] = (),
+        released: Collection[int] = (),
+        error: str | None = None,
+    ) -> int:
+        """Write results in one transaction; the number of rows changed.
+
+        `delivered` leave the queue and enter the journal. `released` become retrying and due at
+        once, with no attempt spent; `error` says why.
+        """
 
 
 # --- what operators read -------------------------------------------------------------------

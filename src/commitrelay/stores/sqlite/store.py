@@ -190,9 +190,15 @@ class SqliteStore(SqliteAdmin):
             )
         return changed
 
-    def _deliver(self, db: sqlite3.Connection, fence: Fence, delivered: list[int]) -> int:
+    def _deliver(
+        self,
+        db: sqlite3.Connection,
+        fence: Fence,
+        delivered: Collection[int],
+        query: str = "settle_delivered",
+    ) -> int:
         values = {"seqs": _json(delivered), **_whose(fence)}
-        gone = sorted(seq for (seq,) in self._all(db, "settle_delivered", **values))
+        gone = sorted(seq for (seq,) in self._all(db, query, **values))
         now_ms = self._database.now_ms()
         for _page, group in groupby(gone, lambda seq: seq >> _PAGE_BITS):
             seqs = list(group)
@@ -235,7 +241,16 @@ class SqliteStore(SqliteAdmin):
             if left <= 0:
                 break
             left -= self._run(db, "unpark_key", lane=fence.lane, key=key, limit=left)
-        return limit - left
+        return limit - left + self._free_abandoned(db, fence, asked, limit)
+
+    def _free_abandoned(
+        self, db: sqlite3.Connection, fence: Fence, buckets: str | None, limit: int
+    ) -> int:
+        values = {"lane": fence.lane, "now_ms": self._database.now_ms()}
+        seqs = [
+            seq for (seq,) in self._all(db, "abandoned", buckets=buckets, limit=limit, **values)
+        ]
+        return self._run(db, "free_abandoned", seqs=_json(seqs), **values) if seqs else 0
 
     async def idle(self, lane: int) -> bool:
         return await self._database.read(lambda db: self._idle(db, lane))
@@ -243,7 +258,11 @@ class SqliteStore(SqliteAdmin):
     def _idle(self, db: sqlite3.Connection, lane: int) -> bool:
         if self._value(db, "has_work", lane=lane, now_ms=self._database.now_ms()):
             return False
-        return not self._all(db, "unblocked_keys", lane=lane, buckets=None, limit=1)
+        heads = {"lane": lane, "buckets": None, "limit": 1}
+        return not (
+            self._all(db, "unblocked_keys", **heads)
+            or self._all(db, "abandoned", now_ms=None, **heads)
+        )
 
     async def purge(self, *, older_than_seconds: float, limit: int) -> int:
         return await self._database.write(lambda db: self._purge(db, older_than_seconds, limit))
@@ -253,6 +272,50 @@ class SqliteStore(SqliteAdmin):
         purged = self._run(db, "purge_events", before_ms=before_ms, limit=limit)
         self._run(db, "purge_journal", before_ms=before_ms, limit=limit)
         return purged
+
+    # --- direct pass ----------------------------------------------------------------------
+
+    @property
+    def names(self) -> Names:
+        return self._names
+
+    async def take_claimed(self, fence: Fence, ids: Collection[str]) -> list[Queued]:
+        values = {"ids": _json(ids), **_whose(fence)}
+        return await self._database.read(
+            lambda db: [_as_queued(row) for row in self._all(db, "take_claimed", **values)]
+        )
+
+    async def settle_claimed(
+        self,
+        fence: Fence,
+        *,
+        delivered: Collection[int] = (),
+        released: Collection[int] = (),
+        error: str | None = None,
+    ) -> int:
+        return await self._database.write(
+            lambda db: self._settle_claimed(db, fence, delivered, released, error)
+        )
+
+    def _settle_claimed(
+        self,
+        db: sqlite3.Connection,
+        fence: Fence,
+        delivered: Collection[int],
+        released: Collection[int],
+        error: str | None,
+    ) -> int:
+        changed = self._deliver(db, fence, delivered, "pass_delivered") if delivered else 0
+        if released:
+            changed += self._run(
+                db,
+                "pass_released",
+                seqs=_json(released),
+                now_ms=self._database.now_ms(),
+                error=None if error is None else clean_error(error),
+                **_whose(fence),
+            )
+        return changed
 
     # --- waiting --------------------------------------------------------------------------
 
