@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from commitrelay.errors import (
     BrokerUnreachable,
+    ClaimExpired,
     CommitrelayError,
     ConfigError,
+    InProgress,
     InvalidEvent,
     InvalidHandle,
     LeaseLost,
     MissingExtra,
     NotInTransaction,
+    NotOpen,
     PublisherError,
     SchemaMissing,
     StoreError,
     StoreUnreachable,
+    UnknownEvent,
 )
 from commitrelay.event import Event
 from commitrelay.outbox import Added, Outbox
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from commitrelay.format import Plain
     from commitrelay.format.cloudevents import CloudEvents, StructuredCloudEvents
     from commitrelay.format.debezium import Debezium
+    from commitrelay.inbox import Inbox
     from commitrelay.options import RelayOptions, RelayStats
     from commitrelay.relay import Relay
     from commitrelay.retry import RetryPolicy
@@ -41,6 +46,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Added",
     "BrokerUnreachable",
+    "ClaimExpired",
     "CloudEvents",
     "CommitrelayError",
     "ConfigError",
@@ -48,11 +54,14 @@ __all__ = [
     "DirectPass",
     "DirectStats",
     "Event",
+    "InProgress",
+    "Inbox",
     "InvalidEvent",
     "InvalidHandle",
     "LeaseLost",
     "MissingExtra",
     "NotInTransaction",
+    "NotOpen",
     "Outbox",
     "Plain",
     "PublisherError",
@@ -65,6 +74,7 @@ __all__ = [
     "StoreError",
     "StoreUnreachable",
     "StructuredCloudEvents",
+    "UnknownEvent",
     "open_publisher",
     "open_store",
 ]
@@ -74,6 +84,7 @@ _LAZY = {
     "Debezium": "format.debezium",
     "DirectPass": "direct",
     "DirectStats": "direct_worker",
+    "Inbox": "inbox",
     "Plain": "format",
     "Relay": "relay",
     "RelayOptions": "options",

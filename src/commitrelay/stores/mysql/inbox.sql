@@ -14,14 +14,14 @@ DELETE FROM @inbox WHERE consumer = :consumer AND event_id = :event_id AND token
 -- enter_turnstile: be the only one to wait for this row; no row if somebody else was for too long.
 SELECT 1 FROM (
     SELECT get_lock(
-        sha1(concat_ws(char(31), database(), '@@inbox', :name)),
+        sha2(concat_ws(char(31), database(), '@@inbox', :name), 256),
         least(:seconds, @@SESSION.innodb_lock_wait_timeout)
     ) AS got
 ) AS turnstile
 WHERE got = 1;
 
 -- leave_turnstile: let the next one wait for it.
-SELECT release_lock(sha1(concat_ws(char(31), database(), '@@inbox', :name)));
+SELECT release_lock(sha2(concat_ws(char(31), database(), '@@inbox', :name), 256));
 
 -- shorten_waits: MySQL waits for a second at least.
 SET @`commitrelay_waits` = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1;
