@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 from uuid import UUID
 
 from commitrelay.claim import Claimer, DirectPassPort
+from commitrelay.completion import Completions, Progress, as_event_id
 from commitrelay.conversation import Conversation
 from commitrelay.errors import InvalidEvent
 from commitrelay.event import Event
@@ -85,6 +86,7 @@ class Outbox:
         self.max_payload_bytes = max_payload_bytes
         self.serialize_keys = serialize_keys
         self._mysql = MysqlAdd(self.names)
+        self._completions = Completions(self.names)
         self._notes = Notes()
         self._claimer: Claimer | None = None
         if direct is not None:
@@ -136,6 +138,32 @@ class Outbox:
         ids = [row.id for row in rows]
         if not (self._notes.add(handle, ids) or self._sessions.add(handle, ids)):
             claimer.direct.left(count, "no transaction")
+
+    def begin(self, handle: object, event_id: str | UUID) -> Progress:
+        """Take the work on an event of this outbox: ``"open"``, or ``"completed"`` if it is done.
+
+        Until the transaction ends, whoever else begins the event waits for its outcome. An event
+        that is not there is `UnknownEvent`. ``handle`` is what ``add`` takes.
+        """
+        talk = partial(self._completions.begin, as_event_id(event_id))
+        progress: Progress = run_on(handle, talk, called="begin")
+        return progress
+
+    def complete(self, handle: object, event_id: str | UUID) -> None:
+        """Mark the event, which was begun, as completed, if the transaction commits."""
+        talk = partial(self._completions.complete, as_event_id(event_id))
+        run_on(handle, talk, called="complete")
+
+    async def begin_async(self, handle: object, event_id: str | UUID) -> Progress:
+        """As ``begin``, on a handle of ``add_async``."""
+        talk = partial(self._completions.begin, as_event_id(event_id))
+        progress: Progress = await run_on_async(handle, talk, called="begin_async")
+        return progress
+
+    async def complete_async(self, handle: object, event_id: str | UUID) -> None:
+        """As ``complete``, on a handle of ``add_async``."""
+        talk = partial(self._completions.complete, as_event_id(event_id))
+        await run_on_async(handle, talk, called="complete_async")
 
     def _rows(self, events: tuple[Event, ...]) -> list[Row]:
         if not events:
