@@ -30,6 +30,7 @@ from commitrelay.outbox import Added, Outbox
 
 if TYPE_CHECKING:
     from commitrelay.connect import open_publisher, open_store
+    from commitrelay.consumer import Consumer, ConsumerOptions, ConsumerStats, Received
     from commitrelay.direct import DirectPass
     from commitrelay.direct_worker import DirectStats
     from commitrelay.format import Plain
@@ -50,6 +51,9 @@ __all__ = [
     "CloudEvents",
     "CommitrelayError",
     "ConfigError",
+    "Consumer",
+    "ConsumerOptions",
+    "ConsumerStats",
     "Debezium",
     "DirectPass",
     "DirectStats",
@@ -65,6 +69,7 @@ __all__ = [
     "Outbox",
     "Plain",
     "PublisherError",
+    "Received",
     "Relay",
     "RelayOptions",
     "RelayStats",
@@ -81,11 +86,15 @@ __all__ = [
 
 _LAZY = {
     "CloudEvents": "format.cloudevents",
+    "Consumer": "consumer",
+    "ConsumerOptions": "consumer",
+    "ConsumerStats": "consumer",
     "Debezium": "format.debezium",
     "DirectPass": "direct",
     "DirectStats": "direct_worker",
     "Inbox": "inbox",
     "Plain": "format",
+    "Received": "consumer",
     "Relay": "relay",
     "RelayOptions": "options",
     "RelayStats": "options",

@@ -45,7 +45,7 @@ class SqliteAdmin:
             raise ConfigError(f"SQLite has no schemas: leave {names.schema!r} out")
         self._names = names
         self._sql = queries("sqlite", names)
-        self._database = Database(_path(path_or_url), run=run, clock=clock, connection=connection)
+        self._database = Database(path_of(path_or_url), run=run, clock=clock, connection=connection)
 
     async def open(self) -> None:
         version = await self._database.read(self._version)
@@ -210,7 +210,7 @@ class SqliteAdmin:
         return None if row is None else row[0]
 
 
-def _path(path_or_url: str) -> str:
+def path_of(path_or_url: str) -> str:
     """The file of `sqlite:///relative`, `sqlite:////absolute`, `sqlite://` or a plain path."""
     if not path_or_url.startswith("sqlite:"):
         return path_or_url
