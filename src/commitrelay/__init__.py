@@ -29,7 +29,7 @@ from commitrelay.event import Event
 from commitrelay.outbox import Added, Outbox
 
 if TYPE_CHECKING:
-    from commitrelay.connect import open_publisher, open_store
+    from commitrelay.connect import open_publisher, open_source, open_store
     from commitrelay.consumer import Consumer, ConsumerOptions, ConsumerStats, Received
     from commitrelay.direct import DirectPass
     from commitrelay.direct_worker import DirectStats
@@ -81,6 +81,7 @@ __all__ = [
     "StructuredCloudEvents",
     "UnknownEvent",
     "open_publisher",
+    "open_source",
     "open_store",
 ]
 
@@ -102,6 +103,7 @@ _LAZY = {
     "Route": "route",
     "StructuredCloudEvents": "format.cloudevents",
     "open_publisher": "connect",
+    "open_source": "connect",
     "open_store": "connect",
 }
 

@@ -37,6 +37,7 @@ PUBLISHERS = {
     "stdout": "stdout",
 }
 SOURCES = {
+    "kafka": "kafka",
     "file": "file",
 }
 
