@@ -8,6 +8,8 @@ try without waiting first, and needs the turnstile only if that fails.
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 from commitrelay.conversation import Conversation, Step, Value
 from commitrelay.mark import Mark
 from commitrelay.mysql_add import DUPLICATE, mysql_code
@@ -29,7 +31,7 @@ class MysqlMarks:
     def mark(self, made: Mark, style: Style, *, wait: bool) -> Conversation[bool]:
         """Returns whether the event was not marked before."""
         values = made.values("mysql")
-        name = f"{made.consumer}\x1f{made.event_id}"
+        name = sha256(f"{made.consumer}\x1f{made.event_id}".encode()).hexdigest()
         try:
             if not (yield from self._insert("mark", values, name, style, wait=wait)):
                 raise made.in_progress()

@@ -12,13 +12,12 @@ INSERT INTO @inbox (consumer, event_id, token) VALUES (:consumer, :event_id, :to
 DELETE FROM @inbox WHERE consumer = :consumer AND event_id = :event_id AND token = :token;
 
 -- enter_turnstile: be the only one to wait for this row; no row if somebody else was for too long.
-SELECT 1 FROM (
-    SELECT get_lock(
-        sha2(concat_ws(char(31), database(), '@@inbox', :name), 256),
-        least(:seconds, @@SESSION.innodb_lock_wait_timeout)
-    ) AS got
-) AS turnstile
-WHERE got = 1;
+-- In a derived table the lock would be taken twice, and given back once.
+SELECT 1 FROM dual
+WHERE get_lock(
+    sha2(concat_ws(char(31), database(), '@@inbox', :name), 256),
+    least(:seconds, @@SESSION.innodb_lock_wait_timeout)
+) = 1;
 
 -- leave_turnstile: let the next one wait for it.
 SELECT release_lock(sha2(concat_ws(char(31), database(), '@@inbox', :name), 256));
