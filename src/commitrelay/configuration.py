@@ -22,6 +22,7 @@ from commitrelay.settings import (
     Declaration,
     LaneEntry,
     Settings,
+    attribute,
 )
 
 _BY_NAME = {item.name: item for item in DECLARATIONS}
@@ -40,7 +41,7 @@ def load(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Setting
         variable = _variable(item, environ)
         if variable is not None:
             values[item.name] = parsed(item.kind, environ[variable], variable)
-    return Settings(**values)
+    return Settings(**{attribute(name): value for name, value in values.items()})
 
 
 def parsed(kind: Kind, value: object, origin: str) -> Any:

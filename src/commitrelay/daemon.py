@@ -74,7 +74,7 @@ class Daemon:
             asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")
             for lane, relay in zip(self._lanes, self._relays, strict=True)
         ]
-        with _signals(self.stop):
+        with stop_signals(self.stop):
             await self._finish()
         totals = self._totals()
         logger.info("relay stopped", extra=totals.counts)
@@ -204,7 +204,7 @@ def _described(lane: LaneSettings) -> str:
     return f"{lane.name} → {redact(lane.settings.required('publish'))}"
 
 
-class _signals:  # noqa: N801
+class stop_signals:  # noqa: N801
     """While it is open, SIGTERM and SIGINT call `handle` in the running loop."""
 
     def __init__(self, handle: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from keyword import iskeyword
 from typing import Any, Literal
 
 from commitrelay.errors import ConfigError
@@ -20,7 +21,8 @@ DEFAULT_FILE = "commitrelay.toml"
 CONFIG_VARIABLE = "COMMITRELAY_CONFIG"
 DEFAULT_LANE = "default"
 
-EVERY = ("init", "sql", "run", "status", "list", "show")
+EVERY = ("init", "sql", "run", "consume", "status", "list", "show")
+DAEMONS = ("run", "consume")
 OPTION_TABLES = {
     "publisher": "options of the publisher, whichever it is",
     "kafka": "options of the Kafka client, by librdkafka's names",
@@ -229,17 +231,61 @@ class Settings:
         Text("NAME"),
         group="Pace",
     )
+    from_: str | None = setting(
+        None,
+        "Where a consumer reads: kafka://host:9092?topic=order.events, file:///directory.",
+        Text("URL"),
+        group="Consumer",
+        commands=("consume",),
+    )
+    module: str | None = setting(
+        None,
+        "Python module with the consumer and its handlers, such as app.handlers.",
+        Text("MODULE"),
+        group="Consumer",
+        commands=("consume",),
+    )
+    group: str | None = setting(
+        None,
+        "Group at the broker, which shares the events; default: the consumer's name.",
+        Text("NAME"),
+        group="Consumer",
+        commands=("consume",),
+    )
+    dead_letter: str | None = setting(
+        None,
+        "Where events go whose handler fails for good; default: their key stands still.",
+        Text("URL"),
+        group="Consumer",
+        commands=("consume",),
+    )
+    dead_letter_topic: str | None = setting(
+        None,
+        "Topic of dead letters, as a template over {topic} and {consumer}; default: {topic}.dead.",
+        Text("TEMPLATE"),
+        group="Consumer",
+        commands=("consume",),
+    )
+    concurrency: int | None = setting(
+        None,
+        "Events of different keys that are handled at the same time; default: 10.",
+        Integer(1, 1000),
+        group="Consumer",
+        commands=("consume",),
+    )
     log_level: str = setting(
         "info",
         "Least important messages to log (to stderr).",
         Choice(("debug", "info", "warning", "error"), "LEVEL"),
         group="Log",
+        commands=DAEMONS,
     )
     log_format: str = setting(
         "auto",
         "text, json (one object per line), or auto: text on a terminal, json elsewhere.",
         Choice(("auto", "text", "json"), "FORMAT"),
         group="Log",
+        commands=DAEMONS,
     )
     # What only the file can say.
     routes: Mapping[str, Any] = field(default_factory=dict)
@@ -313,10 +359,15 @@ class LaneEntry:
 def _declared() -> Iterator[Declaration]:
     for item in fields(Settings):
         if item.metadata:
-            yield Declaration(item.name, item.default, **item.metadata)
+            yield Declaration(item.name.rstrip("_"), item.default, **item.metadata)
 
 
 DECLARATIONS: tuple[Declaration, ...] = tuple(_declared())
+
+
+def attribute(name: str) -> str:
+    """The attribute of `Settings` that holds a setting: `from` is a word of Python's."""
+    return f"{name}_" if iskeyword(name) else name
 
 
 def declaration(name: str) -> Declaration:

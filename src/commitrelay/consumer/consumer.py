@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -25,7 +26,9 @@ from commitrelay.inbox import Inbox
 from commitrelay.publisher import Publisher
 from commitrelay.source import Source
 from commitrelay.sql import Names
-from commitrelay.urls import scheme_of
+from commitrelay.urls import redact, scheme_of
+
+logger = logging.getLogger("commitrelay.consumer")
 
 F = TypeVar("F", bound=Callable[[Any, Any], Any])
 
@@ -80,13 +83,17 @@ class Consumer:
         self.options = options or ConsumerOptions()
         self.dead_letter = dead_letter
         self.dead_letter_topic = dead_letter_topic
-        self.names = Names(schema, prefix)
         self.stats = ConsumerStats()
-        self._inbox = Inbox(name, schema=schema, prefix=prefix)
+        self.place(Names(schema, prefix))
         self._handlers = Handlers()
         self._engine: Engine | None = None
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
+
+    def place(self, names: Names) -> None:
+        """Where the tables are."""
+        self.names = names
+        self._inbox = Inbox(self.name, schema=names.schema, prefix=names.prefix)
 
     def on(self, *event_types: str, payload: Any = None) -> Callable[[F], F]:
         """Handle events of these types with the decorated function; "*" is for all the rest.
@@ -103,8 +110,12 @@ class Consumer:
         return register
 
     async def run(self) -> None:
-        """Consume until `stop` is called. While the broker or the database is away, wait."""
+        """Consume until `stop` is called, or all was handled (`ConsumerOptions.until`).
+
+        While the broker or the database is away, it waits.
+        """
         self._engine = self._made()
+        logger.info("consumer started", extra=self._described())
         purging = asyncio.create_task(self._purge())
         try:
             if self._stopped:
@@ -138,6 +149,11 @@ class Consumer:
     async def lag(self) -> int | None:
         """How many events wait at the broker for this consumer, if the broker can tell."""
         return None if self._engine is None else await self._engine.lag()
+
+    @property
+    def abandoned(self) -> int:
+        """Handlers that were still running when `run` ended. Their threads may run on."""
+        return 0 if self._engine is None else self._engine.abandoned
 
     def health(self) -> Health:
         """Whether it runs, what went wrong last, and which keys stand still."""
@@ -201,6 +217,11 @@ class Consumer:
                 'or on_failure="stop"'
             )
         return replace(self.options, on_failure=chosen)
+
+    def _described(self) -> dict[str, str]:
+        given = {"source": self.source, "database": self.database, "dead_letter": self.dead_letter}
+        urls = {name: redact(value) for name, value in given.items() if isinstance(value, str)}
+        return {"consumer": self.name, **urls}
 
     async def _check_schema(self) -> None:
         store = registry.database(str(self.database), self.names)

@@ -91,6 +91,7 @@ class Engine:
         self._ack_stirred = asyncio.Event()
         self._ack_lock = asyncio.Lock()
         self._running: dict[Entry, asyncio.Task[None]] = {}
+        self.abandoned = 0  # handlers that did not end in time
         self._is_open = False
         self._is_over = False
         self._commits_are_seen = not database.is_applications
@@ -115,6 +116,7 @@ class Engine:
         finally:
             self._is_open = False
             self._is_over = True
+            self.abandoned = max(self.abandoned, len(self._running))
             await self._source.close()
             if self._dead_letters is not None:
                 await self._dead_letters.close()
@@ -162,6 +164,7 @@ class Engine:
         if self._running:
             await asyncio.wait([*self._running.values()], timeout=self.options.stop_seconds)
         self._is_over = True
+        self.abandoned = len(self._running)
         for task in self._running.values():
             task.cancel()
         await self._let_go([each.name for each in self._window.partitions], wait_seconds=0)
@@ -203,8 +206,19 @@ class Engine:
             if not arrivals:
                 for partition in self._window.trust_idle():
                     self._outlive(partition)
+                if self.options.until == "idle" and await self._is_idle():
+                    self.stop()
                 await asyncio.sleep(0)
             self._start_ready()
+
+    async def _is_idle(self) -> bool:
+        """Whether nothing is left but what stands still."""
+        entries = [*self._window.entries]
+        stopped = {entry.key for entry in entries if entry.stopped_by is not None}
+        if self._running or any(entry.key not in stopped for entry in entries):
+            return False
+        lag = await self._source.lag()
+        return not lag or bool(stopped)
 
     def _take(self, arrival: Arrival) -> None:
         partition, is_new = self._window.partition(arrival.partition)
@@ -232,8 +246,14 @@ class Engine:
         if partition.revoked:
             await self._release(partition)
             return
-        if past is not Past.CLEAN:
-            logger.warning("the last reader of %s %s", partition.name, past.value)
+        if past is Past.DIED:
+            logger.warning("the last reader of %s died", partition.name)
+        elif past is Past.DIED_OFTEN:
+            logger.warning(
+                "several readers of %s died in a row: one event at a time, each start is recorded, "
+                "until it is clear which of them kills",
+                partition.name,
+            )
         self._window.enter(
             partition, doubtful=past is not Past.CLEAN, careful=past is Past.DIED_OFTEN
         )

@@ -34,6 +34,7 @@ class ConsumerOptions:
     starts_to_set_aside: int = 3  # careful starts that never ended: the event kills its reader
     inbox_retention_seconds: float | None = 30 * 86400.0  # None: leave the purge to others
     report_seconds: float = 60.0  # between log lines about what was done
+    until: Literal["stopped", "idle"] = "stopped"  # idle: ends when all there is was handled
 
     def __post_init__(self) -> None:
         for name in (
