@@ -287,12 +287,16 @@ class DirectWorker:
         delivered: list[int],
         error: str | None,
     ) -> None:
-        released = sorted({row.seq for row in rows}.difference(delivered))
+        released, parked = _let_go(rows, delivered)
         ends_at = max(claim.made_at + claim.seconds for claim in claims)
         while self._clock() < ends_at:
             try:
                 await self._store.settle_claimed(
-                    self._fence, delivered=delivered, released=released, error=error
+                    self._fence,
+                    delivered=delivered,
+                    released=released,
+                    parked=parked,
+                    error=error,
                 )
             except StoreUnreachable as trouble:
                 await asyncio.sleep(self._store_outage.goes_on(trouble))
@@ -300,9 +304,10 @@ class DirectWorker:
                 self._store_outage.is_over()
                 break
         self._stats.passed += len(delivered)
-        self._stats.released += len(released)
+        self._stats.released += len(released) + len(parked)
         if released:
-            logger.info("%d events left to the relay: %s", len(released), error or "not sent")
+            count = len(released) + len(parked)
+            logger.info("%d events left to the relay: %s", count, error or "not sent")
 
     def _end(self, claims: Collection[Claim]) -> None:
         for claim in claims:
@@ -329,3 +334,11 @@ class DirectWorker:
                 continue
             self._halted.clear()
             self.is_ready = not self._stopping.is_set()
+
+
+def _let_go(rows: Sequence[Queued], delivered: Collection[int]) -> tuple[list[int], list[int]]:
+    """The seqs that were not delivered: the first ones of their keys, and those behind them."""
+    rest = {row.seq: row.key for row in rows if row.seq not in set(delivered)}
+    first = {key: seq for seq, key in sorted(rest.items(), reverse=True)}
+    released = sorted(first.values())
+    return released, sorted(set(rest).difference(released))

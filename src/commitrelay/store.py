@@ -221,7 +221,13 @@ class Store(Protocol):
         """Make parked events pending again, in seq order per key, whose key nothing blocks."""
 
     async def purge(self, *, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` settled events (in no lane's queue) of that age; how many."""
+        """Delete up to `limit` settled events (in no lane's queue) of that age; how many.
+
+        Their completions go with them.
+        """
+
+    async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
+        """Delete up to `limit` marks of the inbox of that age, the oldest first; how many."""
 
     async def idle(self, lane: int) -> bool:
         """Whether nothing is pending, claimed or retrying.
@@ -261,12 +267,13 @@ class DirectStore(Protocol):
         *,
         delivered: Collection[int] = (),
         released: Collection[int] = (),
+        parked: Collection[int] = (),
         error: str | None = None,
     ) -> int:
         """Write results in one transaction; the number of rows changed.
 
         `delivered` leave the queue and enter the journal. `released` become retrying and due at
-        once, with no attempt spent; `error` says why.
+        once, with no attempt spent; `error` says why. `parked` follow a released one of their key.
         """
 
 

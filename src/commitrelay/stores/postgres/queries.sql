@@ -291,7 +291,15 @@ RETURNING events;
 -- pass_released: claimed events are the relay's, at once and with no attempt spent.
 -- As retrying ones, which hold their key back: a sweep may have read past them.
 UPDATE @queue
-SET state = 1, due_at = clock_timestamp(), claim_token = 0, last_error = %(error)s
+SET state = 1, due_at = clock_timestamp(), claim_token = 0, last_error = %(error)s::text
+WHERE lane = %(lane)s
+  AND seq = ANY (%(seqs)s::bigint[])
+  AND state + 0 = 5
+  AND claim_token = %(token)s;
+
+-- pass_parked: claimed events that follow a released one of their key wait behind it.
+UPDATE @queue
+SET state = 3, due_at = NULL, claim_token = 0
 WHERE lane = %(lane)s
   AND seq = ANY (%(seqs)s::bigint[])
   AND state + 0 = 5
@@ -423,17 +431,30 @@ RETURNING mine.buckets;
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 
--- purge_events: delete the oldest settled events of the log.
+-- purge_events: delete the oldest settled events of the log, and their completions.
 WITH aged AS MATERIALIZED (
     SELECT e.seq FROM @event AS e
     WHERE e.created_at < clock_timestamp() - %(older_than_seconds)s * interval '1 second'
       AND (SELECT q.seq FROM @queue AS q WHERE q.seq = e.seq LIMIT 1) IS NULL
     ORDER BY e.seq
     LIMIT %(limit)s
+), purged AS (
+    DELETE FROM @event AS e
+    WHERE e.seq = ANY (ARRAY(SELECT aged.seq FROM aged))
+      AND (SELECT q.seq FROM @queue AS q WHERE q.seq = e.seq LIMIT 1) IS NULL
+    RETURNING e.id
+), completions AS (
+    DELETE FROM @completion WHERE event_id = ANY (ARRAY(SELECT purged.id FROM purged))
 )
-DELETE FROM @event AS e
-WHERE e.seq = ANY (ARRAY(SELECT aged.seq FROM aged))
-  AND (SELECT q.seq FROM @queue AS q WHERE q.seq = e.seq LIMIT 1) IS NULL;
+SELECT 1 FROM purged;
+
+-- purge_inbox: delete the oldest marks.
+DELETE FROM @inbox
+WHERE ctid = ANY (ARRAY(
+    SELECT i.ctid FROM @inbox AS i
+    WHERE i.done_at < clock_timestamp() - %(older_than_seconds)s * interval '1 second'
+    ORDER BY i.done_at
+    LIMIT %(limit)s));
 
 -- purge_journal: delete old batches of which no event is left.
 DELETE FROM @delivery

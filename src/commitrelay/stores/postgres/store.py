@@ -228,6 +228,11 @@ class PostgresStore(PostgresAdmin):
             await self._run(connection, "purge_journal", values)
         return purged
 
+    async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
+        values = {"older_than_seconds": older_than_seconds, "limit": limit}
+        async with self._leases.use() as connection:
+            return await self._run(connection, "purge_inbox", values)
+
     # --- direct pass ----------------------------------------------------------------------
 
     @property
@@ -245,6 +250,7 @@ class PostgresStore(PostgresAdmin):
         *,
         delivered: Collection[int] = (),
         released: Collection[int] = (),
+        parked: Collection[int] = (),
         error: str | None = None,
     ) -> int:
         whose = _whose(fence)
@@ -254,6 +260,8 @@ class PostgresStore(PostgresAdmin):
         if released:
             reason = None if error is None else clean_error(error)
             steps["pass_released"] = {"seqs": _array(released), "error": reason, **whose}
+        if parked:
+            steps["pass_parked"] = {"seqs": _array(parked), **whose}
         async with self._settles.use() as connection:
             done = await self._in_one_message(connection, steps)
         journal = done.pop("pass_delivered", None)

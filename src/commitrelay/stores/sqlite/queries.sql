@@ -112,7 +112,14 @@ WHERE lane = :lane
   AND seq IN (SELECT value FROM json_each(:seqs))
   AND state = 5 AND claim_token = :token;
 
--- abandoned: claims of a direct pass that have expired, at the head of a key of the leased buckets.
+-- pass_parked: claimed events that follow a released one of their key wait behind it.
+UPDATE @queue
+SET state = 3, due_at = NULL, claim_token = 0
+WHERE lane = :lane
+  AND seq IN (SELECT value FROM json_each(:seqs))
+  AND state = 5 AND claim_token = :token;
+
+-- abandoned_keys: keys of the leased buckets with a direct pass's claim at their head, expired.
 WITH RECURSIVE blocked (key) AS (
     SELECT (SELECT q.key FROM @queue AS q INDEXED BY @queue_blockers
             WHERE q.lane = :lane AND q.state IN (1, 3, 4, 5)
@@ -124,7 +131,7 @@ WITH RECURSIVE blocked (key) AS (
     FROM blocked
     WHERE blocked.key IS NOT NULL
 )
-SELECT head.seq
+SELECT blocked.key
 FROM blocked
 CROSS JOIN @queue AS head
 WHERE head.lane = :lane
@@ -136,12 +143,13 @@ WHERE head.lane = :lane
   AND (:buckets IS NULL OR head.bucket IN (SELECT value FROM json_each(:buckets)))
 LIMIT :limit;
 
--- free_abandoned: events whose claim has expired become pending.
+-- free_abandoned: events of a key whose claim has expired become pending.
 UPDATE @queue
 SET state = 0, due_at = NULL, claim_token = 0
 WHERE lane = :lane
-  AND seq IN (SELECT value FROM json_each(:seqs))
-  AND state = 5 AND due_at <= :now_ms;
+  AND seq IN (SELECT q.seq FROM @queue AS q INDEXED BY @queue_blockers
+              WHERE q.lane = :lane AND q.key = :key AND q.state IN (1, 3, 4, 5)
+                AND q.state = 5 AND q.due_at <= :now_ms);
 
 -- unblocked_keys: keys of the leased buckets whose first blocking event is merely parked.
 WITH RECURSIVE blocked (key) AS (
@@ -212,6 +220,16 @@ UPDATE @lease SET buckets = :buckets WHERE token = :token;
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE token = :token AND lane = :lane AND relay = :relay;
 
+-- purge_completions: delete what the oldest settled events of the log have in completions.
+DELETE FROM @completion
+WHERE event_id IN (
+    SELECT e.id FROM @event AS e
+    WHERE (julianday(e.created_at) - 2440587.5) * 86400000.0 < :before_ms
+      AND NOT EXISTS (SELECT 1 FROM @lane AS lane
+                      CROSS JOIN @queue AS q ON q.lane = lane.id AND q.seq = e.seq)
+    ORDER BY e.seq
+    LIMIT :limit);
+
 -- purge_events: delete the oldest settled events of the log.
 DELETE FROM @event
 WHERE seq IN (
@@ -230,6 +248,14 @@ WHERE id IN (
       AND NOT EXISTS (SELECT 1 FROM json_each(d.seqs) AS s
                       CROSS JOIN @event AS e ON e.seq = s.value)
     ORDER BY d.id
+    LIMIT :limit);
+
+-- purge_inbox: delete the oldest marks.
+DELETE FROM @inbox
+WHERE (consumer, event_id) IN (
+    SELECT i.consumer, i.event_id FROM @inbox AS i
+    WHERE i.done_at < :before_ms
+    ORDER BY i.done_at
     LIMIT :limit);
 
 -- schema_version: the number of the newest migration.

@@ -247,10 +247,8 @@ class SqliteStore(SqliteAdmin):
         self, db: sqlite3.Connection, fence: Fence, buckets: str | None, limit: int
     ) -> int:
         values = {"lane": fence.lane, "now_ms": self._database.now_ms()}
-        seqs = [
-            seq for (seq,) in self._all(db, "abandoned", buckets=buckets, limit=limit, **values)
-        ]
-        return self._run(db, "free_abandoned", seqs=_json(seqs), **values) if seqs else 0
+        keys = self._all(db, "abandoned_keys", buckets=buckets, limit=limit, **values)
+        return sum(self._run(db, "free_abandoned", key=key, **values) for (key,) in keys)
 
     async def idle(self, lane: int) -> bool:
         return await self._database.read(lambda db: self._idle(db, lane))
@@ -261,7 +259,7 @@ class SqliteStore(SqliteAdmin):
         heads = {"lane": lane, "buckets": None, "limit": 1}
         return not (
             self._all(db, "unblocked_keys", **heads)
-            or self._all(db, "abandoned", now_ms=None, **heads)
+            or self._all(db, "abandoned_keys", now_ms=None, **heads)
         )
 
     async def purge(self, *, older_than_seconds: float, limit: int) -> int:
@@ -269,9 +267,16 @@ class SqliteStore(SqliteAdmin):
 
     def _purge(self, db: sqlite3.Connection, older_than_seconds: float, limit: int) -> int:
         before_ms = self._database.now_ms() - ceil(older_than_seconds * 1000)
+        self._run(db, "purge_completions", before_ms=before_ms, limit=limit)
         purged = self._run(db, "purge_events", before_ms=before_ms, limit=limit)
         self._run(db, "purge_journal", before_ms=before_ms, limit=limit)
         return purged
+
+    async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
+        before_ms = self._database.now_ms() - ceil(older_than_seconds * 1000)
+        return await self._database.write(
+            lambda db: self._run(db, "purge_inbox", before_ms=before_ms, limit=limit)
+        )
 
     # --- direct pass ----------------------------------------------------------------------
 
@@ -291,31 +296,22 @@ class SqliteStore(SqliteAdmin):
         *,
         delivered: Collection[int] = (),
         released: Collection[int] = (),
+        parked: Collection[int] = (),
         error: str | None = None,
     ) -> int:
-        return await self._database.write(
-            lambda db: self._settle_claimed(db, fence, delivered, released, error)
-        )
+        reason = None if error is None else clean_error(error)
+        whose = _whose(fence)
 
-    def _settle_claimed(
-        self,
-        db: sqlite3.Connection,
-        fence: Fence,
-        delivered: Collection[int],
-        released: Collection[int],
-        error: str | None,
-    ) -> int:
-        changed = self._deliver(db, fence, delivered, "pass_delivered") if delivered else 0
-        if released:
-            changed += self._run(
-                db,
-                "pass_released",
-                seqs=_json(released),
-                now_ms=self._database.now_ms(),
-                error=None if error is None else clean_error(error),
-                **_whose(fence),
-            )
-        return changed
+        def settle(db: sqlite3.Connection) -> int:
+            changed = self._deliver(db, fence, delivered, "pass_delivered") if delivered else 0
+            if released:
+                values = {"seqs": _json(released), "now_ms": self._database.now_ms(), **whose}
+                changed += self._run(db, "pass_released", error=reason, **values)
+            if parked:
+                changed += self._run(db, "pass_parked", seqs=_json(parked), **whose)
+            return changed
+
+        return await self._database.write(settle)
 
     # --- waiting --------------------------------------------------------------------------
 
