@@ -15,11 +15,12 @@ from commitrelay.testing.store_cases.claiming import Claiming
 from commitrelay.testing.store_cases.competing import Competing
 from commitrelay.testing.store_cases.leasing import Leasing
 from commitrelay.testing.store_cases.operating import Operating
+from commitrelay.testing.store_cases.passing import Passing
 from commitrelay.testing.store_cases.scene import Scene, StoreHarness, opened, scenario
 from commitrelay.testing.store_cases.settling import Settling
 
 __all__ = ["Scene", "StoreHarness", "StoreSuite", "opened", "scenario"]
 
 
-class StoreSuite(Claiming, Settling, Leasing, Competing, Operating):
+class StoreSuite(Claiming, Settling, Leasing, Competing, Passing, Operating):
     """All cases, on the store that the fixture `harness` makes."""
