@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
 from random import Random
@@ -84,6 +83,7 @@ class Engine:
         self._dead_letters = dead_letters
         self._check = check
         self._random = random or Random()  # noqa: S311 - jitter, not secrets
+        self._now = asyncio.get_running_loop().time
         self._window = Window(options.window, options.max_unacknowledged)
         self._limit = 1 if database.one_at_a_time else options.concurrency
         self._stopping = asyncio.Event()
@@ -130,7 +130,7 @@ class Engine:
         return await self._source.lag() if self._is_open else None
 
     def health(self) -> Health:
-        now = time.monotonic()
+        now = self._now()
         entries = [*self._window.entries]
         return Health(
             running=self._is_open,
@@ -186,7 +186,7 @@ class Engine:
         return False
 
     def _new_outage(self, what: str) -> Outage:
-        return Outage(what, clock=time.monotonic, random=self._random)
+        return Outage(what, clock=self._now, random=self._random)
 
     def _note(self, error: BaseException) -> None:
         self._last_error = (described(error), datetime.now(UTC))
@@ -227,7 +227,7 @@ class Engine:
             read = self._read(arrival)
         except InvalidEvent as error:
             unreadable = error
-        self._window.take(Entry(arrival, partition, read, unreadable, time.monotonic()))
+        self._window.take(Entry(arrival, partition, read, unreadable, self._now()))
         self.stats.in_hand = self._window.in_hand
         if is_new:
             self._tasks.create_task(self._enter(partition))
@@ -274,7 +274,7 @@ class Engine:
 
     def _start_ready(self) -> None:
         """Start what may be started now. Called whenever that may have changed."""
-        if time.monotonic() < self._closed_until:
+        if self._now() < self._closed_until:
             return  # whoever closed the gate comes back here
         while len(self._running) < self._limit and not (self._stopping.is_set() or self._is_over):
             entry = self._window.start()
@@ -355,7 +355,7 @@ class Engine:
 
     def _close_gate(self, trouble: Trouble) -> float:
         """The database did not answer: start nothing for a while, and say for how long."""
-        now = time.monotonic()
+        now = self._now()
         if now >= self._closed_until:
             self._note(trouble.reason)
             self._closed_until = now + self._outage.goes_on(described(trouble.reason))

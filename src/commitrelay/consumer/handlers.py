@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -24,7 +25,7 @@ class Handler:
 
     @property
     def name(self) -> str:
-        return getattr(self.function, "__qualname__", repr(self.function))
+        return _name(self.function)
 
 
 class Handlers:
@@ -41,13 +42,10 @@ class Handlers:
     def add(self, function: Function, types: tuple[str, ...], payload: Any) -> None:
         if not types:
             raise ConfigError("on() names no event type: write on('OrderPaid'), or on('*')")
-        called = inspect.unwrap(function)
-        if not inspect.isroutine(called):
-            called = type(called).__call__
         wanted = _annotated(function) if payload is None else payload
         handler = Handler(
             function,
-            inspect.iscoroutinefunction(called),
+            inspect.iscoroutinefunction(_underneath(function)),
             decode_by_content if wanted is None else decoder(wanted),
         )
         for name in types:
@@ -62,6 +60,18 @@ class Handlers:
         return self._by_type.get(event_type) or self._by_type.get(REST)
 
 
+def _underneath(function: Any) -> Any:
+    """The function that runs in the end, beneath decorators, partials and objects."""
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _name(function: Any) -> str:
+    return str(getattr(_underneath(function), "__qualname__", function))
+
+
 def _annotated(function: Function) -> Any:
     """X of the annotation `Received[X]` at the second parameter; None if there is none."""
     try:
@@ -70,7 +80,7 @@ def _annotated(function: Function) -> Any:
         return None
     if len(parameters) != 2:
         raise ConfigError(
-            f"handler {getattr(function, '__qualname__', function)!s} takes "
+            f"handler {_name(function)} takes "
             f"{len(parameters)} parameters: it must take two, the connection and the event"
         )
     annotation = parameters[1].annotation
@@ -82,7 +92,7 @@ def _annotated(function: Function) -> Any:
 
 
 def _resolved(function: Any, annotation: str) -> Any:
-    module = getattr(inspect.unwrap(function), "__globals__", {})
+    module = getattr(_underneath(function), "__globals__", {})
     stub = SimpleNamespace(__annotations__={"event": annotation})
     try:
         return get_type_hints(stub, globalns=module)["event"]
@@ -90,6 +100,6 @@ def _resolved(function: Any, annotation: str) -> Any:
         if "[" not in annotation:
             return None
         raise ConfigError(
-            f"the annotation {annotation} of handler {function.__qualname__} cannot be found "
+            f"the annotation {annotation} of handler {_name(function)} cannot be found "
             f"({error}): write @consumer.on(…, payload=…) instead"
         ) from None
