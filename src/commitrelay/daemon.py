@@ -161,6 +161,7 @@ def relay_options(lane: LaneSettings, until: Until, *, purges: bool) -> RelayOpt
         lease_seconds=chosen.lease,
         until=until,
         retention_seconds=chosen.retention if purges else None,
+        inbox_retention_seconds=chosen.inbox_retention if purges else None,
     )
 
 

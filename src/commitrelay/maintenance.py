@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from commitrelay.errors import StoreUnreachable
 from commitrelay.store import Store
@@ -16,17 +16,29 @@ PURGE_LIMIT = 1000
 
 
 async def purge_forever(
-    store: Store, retention_seconds: float, is_my_duty: Callable[[], bool]
+    store: Store,
+    *,
+    retention_seconds: float | None,
+    inbox_retention_seconds: float | None,
+    is_my_duty: Callable[[], bool],
 ) -> None:
-    """Delete settled events past the retention, a small batch at a time."""
+    """Delete settled events and marks of the inbox past their retention; None: keep them."""
     while True:
         await asyncio.sleep(PURGE_SECONDS)
         if not is_my_duty():
             continue
         try:
-            deleted = PURGE_LIMIT
-            while deleted == PURGE_LIMIT:
-                await asyncio.sleep(0.05)  # let the others have the disk in between
-                deleted = await store.purge(older_than_seconds=retention_seconds, limit=PURGE_LIMIT)
+            if retention_seconds is not None:
+                await _purge(store.purge, retention_seconds)
+            if inbox_retention_seconds is not None:
+                await _purge(store.purge_inbox, inbox_retention_seconds)
         except StoreUnreachable as error:
             logger.info("purge put off: %s", error)
+
+
+async def _purge(purge: Callable[..., Awaitable[int]], seconds: float) -> None:
+    """All that is of that age, a small batch at a time."""
+    deleted = PURGE_LIMIT
+    while deleted == PURGE_LIMIT:
+        await asyncio.sleep(0.05)  # let the others have the disk in between
+        deleted = await purge(older_than_seconds=seconds, limit=PURGE_LIMIT)

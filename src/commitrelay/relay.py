@@ -583,10 +583,15 @@ class Relay:
     # --- duties ---------------------------------------------------------------------------
 
     async def _purge(self) -> None:
-        if self.options.retention_seconds is not None:
-            await purge_forever(
-                self._store, self.options.retention_seconds, lambda: self._leases.leads
-            )
+        options = self.options
+        if (options.retention_seconds, options.inbox_retention_seconds) == (None, None):
+            return
+        await purge_forever(
+            self._store,
+            retention_seconds=options.retention_seconds,
+            inbox_retention_seconds=options.inbox_retention_seconds,
+            is_my_duty=lambda: self._leases.leads,
+        )
 
 
 def _first(error: BaseException) -> BaseException:

@@ -225,6 +225,13 @@ class Settings:
         Duration(never=True),
         group="Pace",
     )
+    inbox_retention: float | None = setting(
+        30 * 86400.0,
+        "What an inbox of this database has handled is remembered for this time, or for ever "
+        "(never); longer than retention.",
+        Duration(never=True),
+        group="Pace",
+    )
     relay_name: str | None = setting(
         None,
         "Name of this relay in leases and journal; default: made from host and process id.",

@@ -61,7 +61,8 @@ SEARCHED = {
     "settle_parked": {"outbox_queue_pkey", "outbox_queue_blockers"},
     "unpark": {"outbox_queue_blockers", "outbox_queue_due", "outbox_queue_pkey"},
     "has_unblocked": {"outbox_queue_blockers"},
-    "purge_events": {"outbox_event_seq_key", "outbox_queue_pkey"},
+    "purge_events": {"outbox_event_seq_key", "outbox_queue_pkey", "outbox_completion_pkey"},
+    "purge_inbox": {"outbox_inbox_done"},
 }
 LOOKUPS = {
     "outbox_queue_pkey": "seq",
@@ -69,6 +70,8 @@ LOOKUPS = {
     "outbox_queue_blockers": "lane",
     "outbox_queue_hot": "lane",
     "outbox_queue_due": "due_at",
+    "outbox_inbox_done": "done_at",
+    "outbox_completion_pkey": "event_id",
 }
 """The column that must be in the condition of a search of each index, so that it is no scan."""
 

@@ -276,6 +276,9 @@ WHERE e.created_at < utc_timestamp(6) - INTERVAL %(older_than_seconds)s SECOND
 ORDER BY e.seq
 LIMIT %(limit)s;
 
+-- purge_completions: delete what these events of the log have in completions.
+DELETE c FROM @completion AS c JOIN @event AS e ON e.id = c.event_id WHERE e.seq IN (%(seqs)s);
+
 -- purge_events: delete these events of the log.
 DELETE FROM @event WHERE seq IN (%(seqs)s);
 
@@ -289,6 +292,12 @@ LIMIT %(limit)s;
 
 -- purge_journal: delete these batches of the journal.
 DELETE FROM @delivery WHERE id IN (%(ids)s);
+
+-- purge_inbox: delete the oldest marks.
+DELETE FROM @inbox
+WHERE done_at < utc_timestamp(6) - INTERVAL %(older_than_seconds)s SECOND
+ORDER BY done_at
+LIMIT %(limit)s;
 
 -- lock_schema: one process at a time creates or migrates this outbox.
 SELECT get_lock(%(name)s, 30);

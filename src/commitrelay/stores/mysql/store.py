@@ -215,12 +215,17 @@ class MysqlStore(MysqlAdmin):
         purged = 0
         if found.rows:
             seqs = {"seqs": [seq for (seq,) in found.rows]}
-            purged = (await self._leases.transact(self._steps(seqs, "purge_events")))[0].changed
+            steps = self._steps(seqs, "purge_completions", "purge_events")
+            purged = (await self._leases.transact(steps))[-1].changed
         batches = await self._leases.ask(self._sql["find_empty_batches"], values)
         if batches.rows:
             ids = {"ids": [batch for (batch,) in batches.rows]}
             await self._leases.transact(self._steps(ids, "purge_journal"))
         return purged
+
+    async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
+        values = {"older_than_seconds": older_than_seconds, "limit": limit}
+        return (await self._leases.transact(self._steps(values, "purge_inbox")))[0].changed
 
     def _steps(self, values: Mapping[str, Any], *names: str) -> list[Step]:
         return [(self._sql[name], values) for name in names]

@@ -452,7 +452,7 @@ SELECT 1 FROM purged;
 DELETE FROM @inbox
 WHERE ctid = ANY (ARRAY(
     SELECT i.ctid FROM @inbox AS i
-    WHERE i.done_at < clock_timestamp() - %(older_than_seconds)s * interval '1 second'
+    WHERE i.done_at < (SELECT clock_timestamp() - %(older_than_seconds)s * interval '1 second')
     ORDER BY i.done_at
     LIMIT %(limit)s));
 

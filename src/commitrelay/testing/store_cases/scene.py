@@ -122,6 +122,10 @@ class Scene:
         finally:
             connection.close()
 
+    def run(self, text: str) -> None:
+        with self.connected() as connection:
+            connection.execute(self.harness.names.fill(text))
+
     def query(self, text: str) -> list[tuple[Any, ...]]:
         with self.connected() as connection:
             rows = connection.execute(self.harness.names.fill(text)).fetchall()
