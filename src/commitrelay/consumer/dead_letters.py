@@ -50,7 +50,7 @@ class DeadLetters:
             arrival.key,
             arrival.value,
             [*headers, *self._reasons(entry, error)],
-            event_id or f"{arrival.partition}@{arrival.position}",
+            event_id or f"{arrival.partition}@{shown(arrival.position)}",
         )
         async with self._lock:
             (outcome,) = await self._publisher.publish([message])
@@ -71,10 +71,15 @@ class DeadLetters:
             "consumer": self._consumer,
             "topic": arrival.topic,
             "partition": arrival.partition,
-            "position": str(arrival.position),
+            "position": shown(arrival.position),
             "at": now.replace("+00:00", "Z"),
         }
         return [(f"{PREFIX}{name}", value) for name, value in reasons.items()]
+
+
+def shown(position: object) -> str:
+    """A position as people know it; that of a tuple is its last part."""
+    return str(position[-1] if isinstance(position, tuple) else position)
 
 
 def described(error: BaseException) -> str:

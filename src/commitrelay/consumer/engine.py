@@ -17,12 +17,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, TypeVar
 
 from commitrelay.consumer.database import Database, Failed, TakenBack, Trouble, Unanswered, Unfit
-from commitrelay.consumer.dead_letters import DeadLetters, described
+from commitrelay.consumer.dead_letters import DeadLetters, described, shown
 from commitrelay.consumer.handlers import Handler, Handlers
 from commitrelay.consumer.marks import Marks, Past
 from commitrelay.consumer.options import ConsumerOptions, ConsumerStats, Health, StoppedKey
@@ -99,6 +100,7 @@ class Engine:
         self._letters_outage = self._new_outage("dead letters")
         self._closed_until = 0.0  # while the database does not answer, nothing is started
         self._last_error: tuple[str, datetime] | None = None
+        self._at_the_end: Health | None = None
 
     # --- life -----------------------------------------------------------------------------
 
@@ -130,6 +132,9 @@ class Engine:
         return await self._source.lag() if self._is_open else None
 
     def health(self) -> Health:
+        """How it is, or after the end how it was then."""
+        if self._at_the_end is not None:
+            return replace(self._at_the_end, running=False)
         now = self._now()
         entries = [*self._window.entries]
         return Health(
@@ -163,6 +168,7 @@ class Engine:
         """Let running handlers end, acknowledge what is done, and leave no mark."""
         if self._running:
             await asyncio.wait([*self._running.values()], timeout=self.options.stop_seconds)
+        self._at_the_end = self.health()
         self._is_over = True
         self.abandoned = len(self._running)
         for task in self._running.values():
@@ -474,13 +480,15 @@ class Engine:
         """Start nothing more of these partitions, acknowledge what is done, forget the rest."""
         partitions = self._window.revoke(names)
         running = [task for entry, task in self._running.items() if entry.partition in partitions]
-        if running and wait_seconds:
-            await asyncio.wait(running, timeout=wait_seconds)
-        async with self._ack_lock:
-            arrivals = self._window.take_done(partitions)
-            if arrivals:
-                await self._source.ack(arrivals)
-        self._window.forget(partitions)
+        try:
+            if running and wait_seconds:
+                await asyncio.wait(running, timeout=wait_seconds)
+            async with self._ack_lock:
+                arrivals = self._window.take_done(partitions)
+                if arrivals:
+                    await self._source.ack(arrivals)
+        finally:
+            self._window.forget(partitions)
         ended = [each for each in partitions if each.entered and not each.running]
         await asyncio.gather(*(self._release(partition) for partition in ended))
         self._feed_stirred.set()
@@ -537,7 +545,7 @@ def _moment(text: str | None) -> datetime | None:
 
 def _about(entry: Entry) -> dict[str, object]:
     if entry.read is None:
-        return {"partition": entry.arrival.partition, "position": str(entry.arrival.position)}
+        return {"partition": entry.arrival.partition, "position": shown(entry.arrival.position)}
     return {
         "event": entry.read.id,
         "event_type": entry.read.event_type,
