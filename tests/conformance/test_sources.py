@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import uuid
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 
+from commitrelay import open_publisher, open_source
 from commitrelay.publisher import Publisher
 from commitrelay.publishers.kafka import KafkaPublisher, KafkaSettings
 from commitrelay.source import Source
 from commitrelay.sources import kafka as kafka_source
-from commitrelay.testing.source_suite import SourceOutageSuite, SourceSuite
+from commitrelay.testing.source_suite import KEYS, SourceOutageSuite, SourceSuite
 from tests.conftest import give_up
-from tests.support import kafka
+from tests.support import kafka, rabbitmq, redis
 from tests.support.services import DedicatedServer, Unavailable
 
 # --- Kafka --------------------------------------------------------------------------------------
@@ -70,6 +73,183 @@ class TestKafkaOutage(_Kafka, SourceOutageSuite):
         self.server = own_kafka
         self.bootstrap = kafka.bootstrap(own_kafka.url)
         self.topics = kafka.Topics(self.bootstrap, is_mock=False)
+
+    async def stop_broker(self) -> None:
+        await asyncio.to_thread(self.server.kill)
+
+    async def start_broker(self) -> None:
+        await asyncio.to_thread(self.server.start)
+
+
+# --- Redis --------------------------------------------------------------------------------------
+
+
+class _Redis:
+    query = "lock_seconds=2"
+    streams = 1
+
+    @pytest.fixture(autouse=True)
+    def _server(self, redis_url: str) -> Iterator[None]:
+        self.url = redis_url
+        self.created: list[str] = []
+        yield
+        with redis.client(redis_url) as client:
+            client.delete(*self.created, "")
+
+    async def fresh_topic(self) -> str:
+        topic = f"test-{uuid.uuid4().hex}"
+        self.created += [topic, *(f"{topic}:{number}" for number in range(self.streams))]
+        return topic
+
+    async def make_publisher(self) -> Publisher:
+        return open_publisher(self.url, streams=str(self.streams))
+
+    async def make_source(self, topic: str, group: str) -> Source:
+        url = f"{self.url}?{self.query}"
+        return open_source(url, topic=topic, group=group, streams=str(self.streams))
+
+
+class TestRedis(_Redis, SourceSuite):
+    pass
+
+
+class TestRedisStreams(_Redis, SourceSuite):
+    streams = partitions = 4
+
+
+@pytest.fixture(scope="module")
+def own_redis() -> Iterator[DedicatedServer]:
+    try:
+        server = DedicatedServer("redis", f"source-outages-{os.getpid()}")
+    except Unavailable as error:
+        give_up(str(error))
+    yield server
+    server.remove()
+
+
+class TestRedisOutage(_Redis, SourceOutageSuite):
+    query = "lock_seconds=2&delivery_timeout_seconds=3"
+
+    @pytest.fixture(autouse=True)
+    def _server(self, own_redis: DedicatedServer) -> None:
+        self.server = own_redis
+        self.url = own_redis.url
+        self.created: list[str] = []
+
+    async def stop_broker(self) -> None:
+        await asyncio.to_thread(self.server.kill)
+
+    async def start_broker(self) -> None:
+        await asyncio.to_thread(self.server.start)
+
+
+class TestRedisFrozen(TestRedisOutage):
+    """Connections stay open, and nothing answers."""
+
+    async def stop_broker(self) -> None:
+        await asyncio.to_thread(self.server.pause)
+
+    async def start_broker(self) -> None:
+        await asyncio.to_thread(self.server.resume)
+
+
+# --- RabbitMQ -----------------------------------------------------------------------------------
+
+
+class _RabbitMQ:
+    kind = "classic"
+    arguments: ClassVar[dict[str, object]] = {}
+    query = ""
+
+    @pytest.fixture(autouse=True)
+    def _queues(self, rabbitmq_url: str) -> Iterator[None]:
+        self.url = rabbitmq_url
+        self.queues = rabbitmq.Queues(rabbitmq_url, self.kind)
+        yield
+        self.queues.delete_all()
+
+    async def fresh_topic(self) -> str:
+        return await asyncio.to_thread(self.queues, self.arguments)
+
+    async def make_publisher(self) -> Publisher:
+        return open_publisher(self.url)
+
+    async def make_source(self, topic: str, group: str) -> Source:
+        return open_source(f"{self.url}?{self.query}", queue=topic, group=group)
+
+
+class _OneGroup:
+    """A queue is read once, whatever the readers call themselves."""
+
+    test_each_group_gets_everything = None
+
+
+class TestClassicQueue(_RabbitMQ, _OneGroup, SourceSuite):
+    pass
+
+
+class TestQuorumQueue(_RabbitMQ, _OneGroup, SourceSuite):
+    kind = "quorum"
+
+
+class TestSingleActiveConsumer(_RabbitMQ, _OneGroup, SourceSuite):
+    arguments: ClassVar[dict[str, object]] = {"x-single-active-consumer": True}
+    query = "single_active=true"
+
+
+class TestQueues(_RabbitMQ, _OneGroup, SourceSuite):
+    """Several queues behind one exchange, each with some of the keys."""
+
+    partitions = 4
+
+    async def fresh_topic(self) -> str:
+        return await asyncio.to_thread(self._make)
+
+    def _make(self) -> str:
+        topic = self.queues(bound=False)
+        with rabbitmq.channel(self.url) as made:
+            for number, queue in enumerate(self._queues_of(topic)):
+                made.queue_declare(queue, durable=True)
+                for key in (f"k{n}" for n in range(number, KEYS, self.partitions)):
+                    made.queue_bind(queue, topic, key)
+            for key in ("k", "Schlüssel 1"):
+                made.queue_bind(queue, topic, key)
+        self.topics.append(topic)
+        return topic
+
+    def _queues_of(self, topic: str) -> list[str]:
+        return [f"{topic}.{number}" for number in range(self.partitions)]
+
+    @pytest.fixture(autouse=True)
+    def _topics(self, _queues: None) -> Iterator[None]:
+        self.topics: list[str] = []
+        yield
+        with rabbitmq.channel(self.url) as made:
+            for queue in (queue for topic in self.topics for queue in self._queues_of(topic)):
+                made.queue_delete(queue)
+
+    async def make_source(self, topic: str, group: str) -> Source:
+        return open_source(self.url, queue=",".join(self._queues_of(topic)), group=group)
+
+
+@pytest.fixture(scope="module")
+def own_rabbitmq() -> Iterator[DedicatedServer]:
+    try:
+        server = DedicatedServer("rabbitmq", f"source-outages-{os.getpid()}")
+    except Unavailable as error:
+        give_up(str(error))
+    yield server
+    server.remove()
+
+
+class TestRabbitMQOutage(_RabbitMQ, SourceOutageSuite):
+    query = "delivery_timeout_seconds=5"
+
+    @pytest.fixture(autouse=True)
+    def _queues(self, own_rabbitmq: DedicatedServer) -> None:
+        self.server = own_rabbitmq
+        self.url = own_rabbitmq.url
+        self.queues = rabbitmq.Queues(self.url, self.kind)
 
     async def stop_broker(self) -> None:
         await asyncio.to_thread(self.server.kill)
