@@ -59,15 +59,15 @@ def test_embedded_with_kills() -> None:
 
 def test_kafka_with_kills(postgres_url: str, real_kafka: str) -> None:
     places = ("--database", postgres_url, "--broker", f"kafka://{real_kafka}")
-    report = play(*places, "--kill-every", "1", "--seed", "2", orders=400)
-    check(report, 400)
+    report = play(*places, "--kill-every", "2", "--seed", "2", orders=300)
+    check(report, 300)
     assert report["kills"] > 0
 
 
 def test_rabbitmq_with_kills(postgres_url: str, rabbitmq_url: str) -> None:
     places = ("--database", postgres_url, "--broker", rabbitmq_url)
-    report = play(*places, "--kill-every", "1", "--seed", "3", orders=400)
-    check(report, 400)
+    report = play(*places, "--kill-every", "2", "--seed", "3", orders=300)
+    check(report, 300)
     assert report["kills"] > 0
 
 
