@@ -61,7 +61,7 @@ def _payload(value: bytes) -> tuple[bytes, str, dict[str, Any]]:
         schema = parsed["schema"]
         if isinstance(schema, dict) and "type" in schema:
             return _by_schema(parsed["payload"], schema)
-    if isinstance(parsed, dict) and "payload" in parsed and set(parsed) & set(EVENT_TYPES):
+    if isinstance(parsed, dict) and "payload" in parsed and _names_a_type(parsed):
         inner, content_type = _unwrapped(parsed["payload"])
         return inner, content_type, parsed
     if isinstance(parsed, str) and isinstance(_json(parsed), (dict, list)):
@@ -83,6 +83,10 @@ def _by_schema(value: Any, schema: dict[str, Any]) -> tuple[bytes, str, dict[str
         is_json = schema.get("name") == "io.debezium.data.Json"
         return value.encode(), JSON_CONTENT_TYPE if is_json else TEXT_CONTENT_TYPE, {}
     return to_json(value).encode(), JSON_CONTENT_TYPE, {}
+
+
+def _names_a_type(envelope: dict[str, Any]) -> bool:
+    return not {name.lower() for name in envelope}.isdisjoint(EVENT_TYPES)
 
 
 def _unwrapped(value: Any) -> tuple[bytes, str]:
