@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from commitrelay.format.debezium import Debezium
     from commitrelay.inbox import Inbox
     from commitrelay.options import RelayOptions, RelayStats
+    from commitrelay.redis_inbox import RedisInbox
     from commitrelay.relay import Relay
     from commitrelay.retry import RetryPolicy
     from commitrelay.route import Route
@@ -70,6 +71,7 @@ __all__ = [
     "Plain",
     "PublisherError",
     "Received",
+    "RedisInbox",
     "Relay",
     "RelayOptions",
     "RelayStats",
@@ -96,6 +98,7 @@ _LAZY = {
     "Inbox": "inbox",
     "Plain": "format",
     "Received": "consumer",
+    "RedisInbox": "redis_inbox",
     "Relay": "relay",
     "RelayOptions": "options",
     "RelayStats": "options",
