@@ -122,6 +122,7 @@ class MemoryDatabase:
 
     one_at_a_time = False
     is_applications = False
+    in_threads = 0
 
     def __init__(self) -> None:
         self.done: list[str] = []

@@ -61,6 +61,7 @@ class Database:
         self._marks = marks
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="commitrelay-handler")
         self._own_threads = ThreadPoolExecutor(2, thread_name_prefix="commitrelay-marks")
+        self._in_threads: set[str] = set()  # ids of events whose handlers run in threads
 
     @property
     def one_at_a_time(self) -> bool:
@@ -70,6 +71,11 @@ class Database:
     def is_applications(self) -> bool:
         """Whether the application begins the transactions, so that we do not know how they end."""
         return callable(self._transactions)
+
+    @property
+    def in_threads(self) -> int:
+        """Handlers that run in threads, which nobody can end."""
+        return len(self._in_threads)
 
     async def perform(self, handler: Handler, event: Received[Any], *, careful: bool) -> bool:
         """Handle the event unless that was done before; whether it was the first time."""
@@ -91,6 +97,7 @@ class Database:
         transaction: AbstractContextManager[Any],
     ) -> bool:
         entered = False
+        self._in_threads.add(event.id)
         try:
             with transaction as handle:
                 with self._inbox.once(handle, event.id) as first:
@@ -101,6 +108,8 @@ class Database:
                     run_on(handle, self._marks.end(event.id))
         except (Exception, SystemExit) as error:
             raise _sorted(error, entered=entered) from error
+        finally:
+            self._in_threads.discard(event.id)
         return first
 
     async def _perform_async(

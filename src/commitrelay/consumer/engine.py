@@ -92,7 +92,7 @@ class Engine:
         self._ack_stirred = asyncio.Event()
         self._ack_lock = asyncio.Lock()
         self._running: dict[Entry, asyncio.Task[None]] = {}
-        self.abandoned = 0  # handlers that did not end in time
+        self.abandoned = 0  # handlers that did not end in time, and whose threads run on
         self._is_open = False
         self._is_over = False
         self._commits_are_seen = not database.is_applications
@@ -118,7 +118,7 @@ class Engine:
         finally:
             self._is_open = False
             self._is_over = True
-            self.abandoned = max(self.abandoned, len(self._running))
+            self.abandoned = self._database.in_threads
             await self._source.close()
             if self._dead_letters is not None:
                 await self._dead_letters.close()
@@ -170,7 +170,6 @@ class Engine:
             await asyncio.wait([*self._running.values()], timeout=self.options.stop_seconds)
         self._at_the_end = self.health()
         self._is_over = True
-        self.abandoned = len(self._running)
         for task in self._running.values():
             task.cancel()
         await self._let_go([each.name for each in self._window.partitions], wait_seconds=0)
