@@ -38,6 +38,11 @@ PUBLISHERS = {
 }
 SOURCES = {
     "kafka": "kafka",
+    "amqp": "rabbitmq",
+    "amqps": "rabbitmq",
+    "nats": "nats",
+    "redis": "redis",
+    "rediss": "redis",
     "file": "file",
 }
 

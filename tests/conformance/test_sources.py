@@ -5,20 +5,42 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, cast
+from zlib import crc32
 
 import pytest
 
 from commitrelay import open_publisher, open_source
-from commitrelay.publisher import Publisher
+from commitrelay.publisher import Message, Outcome, Publisher
 from commitrelay.publishers.kafka import KafkaPublisher, KafkaSettings
 from commitrelay.source import Source
 from commitrelay.sources import kafka as kafka_source
 from commitrelay.testing.source_suite import KEYS, SourceOutageSuite, SourceSuite
 from tests.conftest import give_up
-from tests.support import kafka, rabbitmq, redis
+from tests.support import kafka, nats, rabbitmq, redis
 from tests.support.services import DedicatedServer, Unavailable
+
+# --- files --------------------------------------------------------------------------------------
+
+
+class TestFile(SourceSuite):
+    keeps_nulls = True
+
+    @pytest.fixture(autouse=True)
+    def _directory(self, tmp_path: Path) -> None:
+        self.url = f"file://{tmp_path}/topics"
+
+    async def fresh_topic(self) -> str:
+        return f"topic-{uuid.uuid4().hex}"
+
+    async def make_publisher(self) -> Publisher:
+        return open_publisher(self.url)
+
+    async def make_source(self, topic: str, group: str) -> Source:
+        return open_source(self.url, topic=topic, group=group)
+
 
 # --- Kafka --------------------------------------------------------------------------------------
 
@@ -256,3 +278,113 @@ class TestRabbitMQOutage(_RabbitMQ, SourceOutageSuite):
 
     async def start_broker(self) -> None:
         await asyncio.to_thread(self.server.start)
+
+
+# --- NATS ---------------------------------------------------------------------------------------
+
+
+class _Nats:
+    query = "lease_seconds=2"
+
+    @pytest.fixture(autouse=True)
+    def _server(self, nats_url: str) -> Iterator[None]:
+        self.url = nats_url
+        self.streams = nats.Streams(nats_url)
+        yield
+        self.streams.delete_all()
+
+    async def fresh_topic(self) -> str:
+        return await self.streams.make()
+
+    async def make_publisher(self) -> Publisher:
+        return open_publisher(self.url)
+
+    async def make_source(self, topic: str, group: str) -> Source:
+        return open_source(f"{self.url}?{self.query}", topic=topic, group=group)
+
+
+class TestNats(_Nats, SourceSuite):
+    pass
+
+
+class TestNatsSubjectPerKey(_Nats, SourceSuite):
+    query = "lease_seconds=2&subject={topic}.by-key.{key}"
+
+    async def fresh_topic(self) -> str:
+        name = f"test-{uuid.uuid4().hex[:12]}.events"
+        await self.streams.make(subjects=[f"{name}.>"])
+        return name
+
+    async def make_publisher(self) -> Publisher:
+        return open_publisher(self.url, subject="{topic}.by-key.{key}")
+
+
+class _Spread:
+    """Sends each key to one of several topics."""
+
+    def __init__(self, inner: Publisher, topics: int) -> None:
+        self._inner = inner
+        self._topics = topics
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        return await self._inner.publish([self._spread(each) for each in messages])
+
+    def _spread(self, message: Message) -> Message:
+        number = crc32(message.key.encode()) % self._topics
+        return message._replace(topic=f"{message.topic}.{number}")
+
+
+class TestNatsTopics(_Nats, SourceSuite):
+    partitions = 4
+    test_arrivals_are_what_was_published = None  # for the topic is another
+
+    async def fresh_topic(self) -> str:
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        await self.streams.make(subjects=[f"{name}.*"])
+        return name
+
+    async def make_publisher(self) -> Publisher:
+        return cast(Publisher, _Spread(await super().make_publisher(), self.partitions))
+
+    async def make_source(self, topic: str, group: str) -> Source:
+        topics = ",".join(f"{topic}.{number}" for number in range(self.partitions))
+        return await super().make_source(topics, group)
+
+
+@pytest.fixture(scope="module")
+def own_nats() -> Iterator[DedicatedServer]:
+    try:
+        server = DedicatedServer("nats", f"source-outages-{os.getpid()}")
+    except Unavailable as error:
+        give_up(str(error))
+    yield server
+    server.remove()
+
+
+class TestNatsOutage(_Nats, SourceOutageSuite):
+    query = "lease_seconds=2&delivery_timeout_seconds=3"
+
+    @pytest.fixture(autouse=True)
+    def _server(self, own_nats: DedicatedServer) -> None:
+        self.server = own_nats
+        self.url = own_nats.url
+        self.streams = nats.Streams(own_nats.url)
+
+    async def stop_broker(self) -> None:
+        await asyncio.to_thread(self.server.kill)
+
+    async def start_broker(self) -> None:
+        await asyncio.to_thread(self.server.start)
+
+
+class TestNatsFrozen(TestNatsOutage):
+    """Connections stay open, and nothing answers."""
+
+    async def stop_broker(self) -> None:
+        await asyncio.to_thread(self.server.pause)
+
+    async def start_broker(self) -> None:
+        await asyncio.to_thread(self.server.resume)

@@ -67,6 +67,19 @@ class Seat(ABC):
         """Let the next reader have it."""
 
 
+class NoAnswer(BrokerUnreachable):
+    """Not in time."""
+
+
+async def in_time(seconds: float, work: Awaitable[T]) -> T:
+    """What comes of it, or `NoAnswer`."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        raise NoAnswer(f"did not answer within {seconds:g} s") from None
+
+
 class Place(NamedTuple):
     """The position of an arrival."""
 
@@ -281,13 +294,10 @@ class SharedSource(ABC):
     async def _in_time(self, work: Awaitable[T]) -> T:
         """The broker answers, or is as good as gone."""
         try:
-            async with asyncio.timeout(self._timeout_seconds):
-                return await work
-        except TimeoutError:
+            return await in_time(self._timeout_seconds, work)
+        except NoAnswer as error:
             self._give_up_connection()
-            raise BrokerUnreachable(
-                f"{self} did not answer within {self._timeout_seconds:g} s"
-            ) from None
+            raise BrokerUnreachable(f"{self} {error}") from None
 
     @abstractmethod
     def _give_up_connection(self) -> None:

@@ -16,7 +16,7 @@ from commitrelay.source import Arrival
 from commitrelay.sources.buffer import Buffer
 from commitrelay.sources.redis import scripts
 from commitrelay.sources.redis.settings import RedisSourceSettings
-from commitrelay.sources.shared import Place, Seat, SeatLost, places
+from commitrelay.sources.shared import Place, Seat, SeatLost, in_time, places
 
 CONSUMER = "commitrelay"
 BATCH = 200
@@ -71,8 +71,10 @@ class RedisSeat(Seat):
 
     async def hold(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.lock_seconds / 4)
-            await self._eval(scripts.KEEP, self._milliseconds, keys=1)
+            seconds = self._settings.lock_seconds / 3
+            await asyncio.sleep(seconds)
+            # Not later: until then the lock is ours for certain.
+            await in_time(seconds, self._eval(scripts.KEEP, self._milliseconds, keys=1))
 
     async def ack(self, arrivals: Sequence[Arrival]) -> None:
         await self._ack(places(arrivals))
