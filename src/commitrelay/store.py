@@ -315,7 +315,7 @@ class Delivery:
     """One line of an event's story in one lane."""
 
     lane: str
-    status: str  # pending, retrying, …, published, discarded
+    status: str  # pending, retrying, …, published, discarded; completed, once out of the queue
     attempts: int
     due_at: datetime | None
     last_error: str | None
@@ -340,6 +340,7 @@ class EventRecord:
     deliver_at: datetime | None
     payload: bytes | None  # None in lists, to keep them light
     deliveries: Sequence[Delivery]
+    completed_at: datetime | None = None  # when `Outbox.complete` was called for it
 
 
 class AdminStore(Protocol):

@@ -619,6 +619,10 @@ SELECT e.seq, e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.cont
 FROM @event AS e
 WHERE e.id = %(id)s::uuid;
 
+-- completed_rows: when these events were completed, if they were.
+SELECT e.seq, c.completed_at FROM @event AS e JOIN @completion AS c ON c.event_id = e.id
+WHERE e.seq = ANY (%(seqs)s::bigint[]) AND c.completed_at IS NOT NULL;
+
 -- queue_rows: where events stand in the lanes that still have them.
 SELECT q.seq, lane.name, q.state, q.attempts, q.due_at, q.last_error,
        (SELECT b.seq FROM @queue AS b

@@ -174,10 +174,11 @@ class SqliteAdmin:
     def _records(self, db: sqlite3.Connection, rows: list[Any]) -> list[EventRecord]:
         """Event rows, joined with their deliveries."""
         seqs = json.dumps([row[0] for row in rows])
+        completed = dict(self._all(db, "completed_rows", seqs=seqs))
         deliveries: dict[int, dict[str, Delivery]] = defaultdict(dict)
         for seq, lane, verdict, at, relay in self._all(db, "journal_rows", seqs=seqs):
             published = _from_ms(at) if verdict == Verdict.PUBLISHED else None
-            status = Verdict(verdict).name.lower()
+            status = "completed" if seq in completed else Verdict(verdict).name.lower()
             deliveries[seq][lane] = Delivery(lane, status, 0, None, None, published, relay, None)
         for seq, lane, state, attempts, due_at, error, waits_for in self._all(
             db, "queue_rows", seqs=seqs
@@ -192,7 +193,9 @@ class SqliteAdmin:
                 None,
                 waits_for,
             )
-        return [_record(row, tuple(deliveries[row[0]].values())) for row in rows]
+        return [
+            _record(row, tuple(deliveries[row[0]].values()), completed.get(row[0])) for row in rows
+        ]
 
     # --- statements -----------------------------------------------------------------------
 
@@ -234,7 +237,9 @@ def _statements(script: str) -> Iterator[str]:
             pending = ""
 
 
-def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord:
+def _record(
+    row: tuple[Any, ...], deliveries: Sequence[Delivery], completed_at: str | None
+) -> EventRecord:
     seq, event_id, aggregate_type, aggregate_id, event_type, content_type, headers = row[:7]
     idempotency_key, created_at, deliver_at, payload = row[7:]
     return EventRecord(
@@ -250,6 +255,7 @@ def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord
         deliver_at=None if deliver_at is None else _from_text(deliver_at),
         payload=payload,
         deliveries=deliveries,
+        completed_at=None if completed_at is None else _from_text(completed_at),
     )
 
 
