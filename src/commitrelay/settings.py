@@ -231,6 +231,7 @@ class Settings:
         "(never); longer than retention.",
         Duration(never=True),
         group="Pace",
+        commands=DAEMONS,
     )
     relay_name: str | None = setting(
         None,

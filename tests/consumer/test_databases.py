@@ -354,3 +354,18 @@ def test_a_server_that_restarts_costs_no_attempt(
     asyncio.run(main())
     assert services.effects(url) == services.in_order(120, 6)
     assert consumer.stats.failed == 0
+
+
+def test_old_marks_of_the_inbox_are_deleted(
+    postgres: str, topics: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commitrelay.maintenance.PURGE_SECONDS", 0.05)
+    services.execute(
+        postgres,
+        "INSERT INTO outbox_inbox (consumer, event_id, token, done_at) VALUES "
+        "('other', 'old', 1, now() - interval '31 days'), ('other', 'new', 1, now())",
+    )
+    consumer = a_consumer(topics, postgres, until="stopped")
+    consumer.on("*")(lambda connection, event: None)
+    marks = "SELECT event_id FROM outbox_inbox WHERE consumer = 'other'"
+    services.run_until(consumer, lambda: services.query(postgres, marks) == [("new",)])

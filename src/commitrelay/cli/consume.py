@@ -82,6 +82,8 @@ def consumers_of(module: str, name: str | None) -> Sequence[Consumer]:
 
 def fill(consumer: Consumer, request: Request, *, is_only: bool) -> None:
     """What flags say holds; what environment and file say fills what the code leaves open."""
+    from commitrelay.consumer import ConsumerOptions  # noqa: PLC0415
+
     settings = request.settings
     values = {
         name: settings.from_ if name == "from" else getattr(settings, name) for name in FILLED
@@ -93,6 +95,9 @@ def fill(consumer: Consumer, request: Request, *, is_only: bool) -> None:
         is_open = getattr(consumer, attribute) is None or name == "dead_letter_topic"
         if values[name] is not None and (typed or is_open):
             setattr(consumer, attribute, values[name])
+    if consumer.options.inbox_retention_seconds == ConsumerOptions().inbox_retention_seconds:
+        retention = settings.inbox_retention
+        consumer.options = replace(consumer.options, inbox_retention_seconds=retention)
     if settings.concurrency is not None:
         consumer.options = replace(consumer.options, concurrency=settings.concurrency)
     if request.options["until_idle"]:

@@ -18,11 +18,11 @@ from commitrelay.consumer.engine import Engine
 from commitrelay.consumer.handlers import Handlers
 from commitrelay.consumer.marks import Marks
 from commitrelay.consumer.options import ConsumerOptions, ConsumerStats, Health
-from commitrelay.consumer.purge import purge_forever
 from commitrelay.errors import ConfigError
 from commitrelay.format.binding import binding_of
 from commitrelay.format.reading import reader
 from commitrelay.inbox import Inbox
+from commitrelay.maintenance import purge_forever
 from commitrelay.publisher import Publisher
 from commitrelay.source import Source
 from commitrelay.sql import Names
@@ -231,10 +231,20 @@ class Consumer:
             await store.close()
 
     async def _purge(self) -> None:
+        """Marks that are older than any replay go; nothing else does here."""
         retention = self.options.inbox_retention_seconds
-        if isinstance(self.database, str) and retention is not None:
-            store = registry.database(self.database, self.names)
-            await purge_forever(store, retention)
+        if not isinstance(self.database, str) or retention is None:
+            return
+        store = registry.database(self.database, self.names)
+        try:
+            await purge_forever(
+                store,
+                retention_seconds=None,
+                inbox_retention_seconds=retention,
+                is_my_duty=lambda: True,
+            )
+        finally:
+            await store.close()
 
 
 def _reader_name() -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
@@ -99,6 +99,7 @@ class Engine:
         self._outage = self._new_outage("database")
         self._letters_outage = self._new_outage("dead letters")
         self._closed_until = 0.0  # while the database does not answer, nothing is started
+        self._database_is_away = False
         self._last_error: tuple[str, datetime] | None = None
         self._at_the_end: Health | None = None
 
@@ -139,7 +140,7 @@ class Engine:
         entries = [*self._window.entries]
         return Health(
             running=self._is_open,
-            database_answers=now >= self._closed_until,
+            database_answers=not self._database_is_away,
             last_error=self._last_error and self._last_error[0],
             last_error_at=self._last_error and self._last_error[1],
             stopped=[_stopped(entry, entry.stopped_by) for entry in entries if entry.stopped_by],
@@ -152,10 +153,8 @@ class Engine:
     async def _consume(self) -> None:
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                feed = self._tasks.create_task(self._feed())
-                rest = [
-                    self._tasks.create_task(loop()) for loop in (self._acknowledge, self._report)
-                ]
+                feed = self._start(self._feed())
+                rest = [self._start(loop()) for loop in (self._acknowledge, self._report)]
                 await self._stopping.wait()
                 await feed
                 await self._wind_down()
@@ -163,6 +162,17 @@ class Engine:
                     task.cancel()
         except BaseExceptionGroup as group:
             raise _first(group) from None
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._tasks.create_task(self._vital(work))
+
+    async def _vital(self, work: Coroutine[Any, Any, None]) -> None:
+        """Whatever raises ends the run: nothing is started from then on."""
+        try:
+            await work
+        except BaseException:
+            self._is_over = True
+            raise
 
     async def _wind_down(self) -> None:
         """Let running handlers end, acknowledge what is done, and leave no mark."""
@@ -235,7 +245,7 @@ class Engine:
         self._window.take(Entry(arrival, partition, read, unreadable, self._now()))
         self.stats.in_hand = self._window.in_hand
         if is_new:
-            self._tasks.create_task(self._enter(partition))
+            self._start(self._enter(partition))
 
     async def _enter(self, partition: Partition) -> None:
         """Leave a mark, and learn how the last reader ended."""
@@ -272,7 +282,7 @@ class Engine:
             except Trouble as trouble:
                 await asyncio.sleep(self._close_gate(trouble))
             else:
-                self._outage.is_over()
+                self._database_answered()
                 return answer
 
     # --- handle ---------------------------------------------------------------------------
@@ -285,7 +295,7 @@ class Engine:
             entry = self._window.start()
             if entry is None:
                 break
-            self._running[entry] = self._tasks.create_task(self._handle(entry))
+            self._running[entry] = self._start(self._handle(entry))
         self.stats.in_hand = self._window.in_hand
 
     async def _handle(self, entry: Entry) -> None:
@@ -315,7 +325,8 @@ class Engine:
         except KillsItsReader as error:
             await self._fail(entry, error, hopeless=True)
         else:
-            self._outage.is_over()
+            if outcome != "skipped":
+                self._database_answered()
             if outcome != "duplicates":
                 self._trust(entry)
             self._finish(entry, outcome)
@@ -363,8 +374,13 @@ class Engine:
         now = self._now()
         if now >= self._closed_until:
             self._note(trouble.reason)
+            self._database_is_away = True
             self._closed_until = now + self._outage.goes_on(described(trouble.reason))
         return self._closed_until - now + 0.001
+
+    def _database_answered(self) -> None:
+        self._database_is_away = False
+        self._outage.is_over()
 
     async def _give_way(self, entry: Entry, trouble: TakenBack) -> None:
         entry.conflicts += 1
@@ -441,7 +457,7 @@ class Engine:
 
     def _outlive(self, partition: Partition) -> None:
         logger.info("%s is past what its last reader had in hand", partition.name)
-        self._tasks.create_task(self._try(self._marks.outlive(partition.name)))
+        self._start(self._try(self._marks.outlive(partition.name)))
 
     async def _end_start(self, entry: Entry) -> None:
         if entry.read is not None:
