@@ -30,7 +30,7 @@ def main() -> None:
         compose=Plain(Route(SETTINGS.get("topic", "orders"))),
         claim_seconds=SETTINGS.get("claim_seconds", 30.0),
         max_waiting=SETTINGS.get("max_waiting", 1000),
-        wait_seconds=0.02,
+        wait_seconds=SETTINGS.get("wait_seconds", 0.02),
     )
     direct.start(30)
     outbox = Outbox(direct=direct)

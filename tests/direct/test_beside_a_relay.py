@@ -50,7 +50,6 @@ def test_nothing_is_delivered_twice_or_out_of_order(
         assert relay.end() == 0
     assert by_key(arrivals(topics)) == database.counters()
     assert database.published() == database.added >= EVENTS
-    print(stats)
     assert database.published("direct-%") == stats["passed"] > 500, stats
     assert database.published("relay") > 0
     assert (stats["released"], stats["in_hand"]) == (0, 0)
@@ -61,7 +60,12 @@ def test_the_same_on_kafka(
 ) -> None:
     topic = kafka_topic("order.events", partitions=4)
     relay, app = start(
-        postgres, f"kafka://{real_kafka}", tmp_path, topic=topic, strategy="competing"
+        postgres,
+        f"kafka://{real_kafka}",
+        tmp_path,
+        topic=topic,
+        strategy="competing",
+        wait_seconds=0.005,
     )
     with cleaning_up(relay, app):
         assert app.line() == "started"
