@@ -23,8 +23,8 @@ test: lint services ## everything, on real servers
 test-mysql: .venv/dev ## the store's tests on Oracle's MySQL, unpacked beside the system
 	@$(SERVICES) up mysql
 	@COMMITRELAY_MARIADB_URL=$$($(SERVICES) url mysql) $(BIN)/pytest -n auto --dist worksteal \
-		-k '(Mariadb or mysql) and not mariadb-pymysql' \
-		tests/conformance/test_stores.py tests/stores/test_mysql.py tests/writing
+		-k '(Mariadb or mysql or isolation) and not mariadb-pymysql' \
+		tests/conformance/test_stores.py tests/stores/test_mysql.py tests/writing tests/inbox
 
 test-fast: .venv/dev ## what needs no server
 	@$(BIN)/pytest -n auto --dist worksteal -m 'not servers'

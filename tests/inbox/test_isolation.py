@@ -290,6 +290,46 @@ def test_an_old_snapshot_does_not_hide_that_an_event_is_completed(
         assert outbox.begin(other, added) == "completed"
 
 
+@contextmanager
+def account(url: str, *grants: str) -> Iterator[Any]:
+    """A connection of a new account with these rights."""
+    user = f"worker_{uuid4().hex[:12]}"
+    hosts = (f"{user}@'%'", f"{user}@localhost")
+    name = urlsplit(url).path.strip("/")
+    mariadb.run(url, *(f"CREATE USER {host}" for host in hosts))
+    for rights, table in (grant.split(" ON ") for grant in grants):
+        mariadb.run(url, *(f"GRANT {rights} ON {name}.{table} TO {host}" for host in hosts))
+    parts = urlsplit(url)
+    own = parts._replace(netloc=f"{user}@{parts.hostname}:{parts.port}").geturl()
+    try:
+        with closing(mariadb.connect(own)) as connection:
+            yield connection
+    finally:
+        mariadb.run(url, f"DROP USER {', '.join(hosts)}")
+
+
+def test_rights_of_a_consumers_account(mariadb_outbox: MariadbDatabase, event_id: str) -> None:
+    rights = "SELECT, INSERT, DELETE ON outbox_inbox"
+    with account(mariadb_outbox.url, rights) as connection:
+        with pytest.raises(ZeroDivisionError), inbox.once(connection, event_id):
+            raise ZeroDivisionError
+        assert first(connection, event_id)
+        assert not first(connection, event_id, wait=False)
+        connection.commit()
+
+
+def test_rights_of_a_workflows_account(mariadb_outbox: MariadbDatabase) -> None:
+    with session(mariadb_outbox.url) as connection:
+        (added,) = Outbox().add(connection, Event("Order", "42", "OrderPaid", {}))
+        connection.commit()
+    rights = ("SELECT (id) ON outbox_event", "SELECT, INSERT, UPDATE ON outbox_completion")
+    with account(mariadb_outbox.url, *rights) as connection:
+        assert Outbox().begin(connection, added) == "open"
+        Outbox().complete(connection, added)
+        assert Outbox().begin(connection, added) == "completed"
+        connection.commit()
+
+
 def test_a_mark_is_the_same_in_every_character_set(
     mariadb_outbox: MariadbDatabase, event_id: str
 ) -> None:
