@@ -254,6 +254,9 @@ class Stage:
     async def stop(self) -> None:
         self.engine.stop()
         await self.task
+        window = self.engine._window
+        assert window.unacknowledged == 0
+        assert window.in_hand == window.running, "only what did not end in time is left"
 
     async def kill(self) -> None:
         """As a dead process: nothing more is done, nothing is tidied up."""

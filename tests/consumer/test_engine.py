@@ -489,6 +489,28 @@ def test_what_waits_for_its_next_attempt_is_forgotten_with_its_partition(
     play(case())
 
 
+def test_a_handler_that_fails_while_its_partition_goes_is_forgotten(
+    broker: Broker, database: MemoryDatabase, log: Log
+) -> None:
+    broker.put("a", 0, "p1")
+    broker.put("a", 0, "p2")  # the same key, and behind it
+    log.failing = {"a-0": 1}
+    log.held["a-0"] = asyncio.Event()
+
+    async def case() -> None:
+        stage = Stage(broker, database, log, retry=QUICK)
+        await stage.until(lambda: log.running == {"a"})
+        revoking = asyncio.create_task(stage.source.revoke("p1"))
+        await asyncio.sleep(0.1)
+        log.held["a-0"].set()
+        await revoking
+        await stage.until(lambda: broker.acknowledged["p2"] == 1, 5)
+        assert broker.acknowledged["p1"] == 0
+        await stage.stop()
+
+    play(case())
+
+
 def test_stop_lets_handlers_end_and_acknowledges_them(
     broker: Broker, database: MemoryDatabase, log: Log
 ) -> None:
@@ -647,6 +669,51 @@ def test_while_care_is_needed_one_event_runs_at_a_time(
         assert log.most_running > 1, "it is over when what was in doubt is done"
         assert broker_done == 60
         assert all(row[3] == 0 for row in database.rows("reader"))
+        await stage.stop()
+
+    play(case())
+
+
+def test_suspects_come_first(broker: Broker, database: MemoryDatabase, log: Log) -> None:
+    async def case() -> None:
+        broker.put("suspect", 0, "p1")
+        for number in range(2):
+            stage = Stage(broker, database, log, reader_name=str(number))
+            await stage.until(lambda: log.running == {"suspect"})
+            log.running.clear()
+            await stage.kill()
+        for number in range(50):
+            broker.put("clean", number, "p0")
+            broker.put("suspect", number + 1, "p1")
+        stage = Stage(broker, database, log, reader_name="last", window=40)
+        await stage.until(lambda: len(log.seen) > 30)
+        assert sum(key == "clean" for key, _ in log.seen) <= 2
+        await stage.until_done()
+        await stage.stop()
+
+    play(case())
+
+
+def test_duplicates_do_not_end_the_care(broker: Broker, database: MemoryDatabase, log: Log) -> None:
+    """What the dead readers had in hand comes behind what they had done and not acknowledged."""
+    database.done += [broker.put(str(number), 0) for number in range(50)]
+    for number in range(50, 60):
+        broker.put(str(number), 0)
+
+    async def case() -> None:
+        for number in range(2):
+            stage = Stage(broker, database, log, reader_name=str(number), window=10)
+            log.held = {str(each) + "-0": asyncio.Event() for each in range(50, 60)}
+            broker.acknowledged["p"] = 0
+            await stage.until(lambda: len(log.running) > 1)
+            log.running.clear()
+            await stage.kill()
+        broker.acknowledged["p"] = 0
+        log.held, log.most_running = {}, 0
+        stage = Stage(broker, database, log, reader_name="last", window=10)
+        await stage.until_done()
+        assert len(log.seen) == 10
+        assert log.most_running == 1
         await stage.stop()
 
     play(case())
