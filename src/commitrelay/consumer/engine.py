@@ -397,7 +397,7 @@ class Engine:
         self.stats.failed += 1
         self._note(error)
         delay = None if hopeless else self._delay_seconds(entry)
-        if delay is not None and entry.stopped_by is None:
+        if delay is not None:
             self.stats.retried += 1
             logger.warning(
                 "attempt %d failed, again in %.1f s: %s: %s",
