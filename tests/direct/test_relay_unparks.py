@@ -24,7 +24,7 @@ ADD = (
 )
 
 
-async def deliver_a_follower(connection: sqlite3.Connection) -> float:
+async def deliver_a_follower(connection: sqlite3.Connection, after_seconds: float) -> float:
     """How long after its head was settled it has arrived."""
     loop = asyncio.get_running_loop()
     store = SqliteStore(":memory:", connection=connection, run=inline, clock=loop.time)
@@ -41,7 +41,7 @@ async def deliver_a_follower(connection: sqlite3.Connection) -> float:
         random=Random(1),
     )
     async with relay:
-        await asyncio.sleep(2.0)  # long enough for the relay to be calm
+        await asyncio.sleep(after_seconds)
         connection.execute(ADD, ("follower",))
         await asyncio.sleep(0.15)
         assert broker.log == []
@@ -54,4 +54,8 @@ async def deliver_a_follower(connection: sqlite3.Connection) -> float:
 
 
 def test_a_follower_is_delivered_soon_after_its_head() -> None:
-    assert virtual_time.run(deliver_a_follower(fresh_database())) < 0.4
+    """At whatever moment it comes: a calm relay looks at parked events once a second."""
+    delays = [
+        virtual_time.run(deliver_a_follower(fresh_database(), 2 + step / 5)) for step in range(5)
+    ]
+    assert max(delays) < 0.4
