@@ -85,7 +85,7 @@ def _broker(url: str, topics: dict[str, str]) -> tuple[str, dict[str, str]]:
         reads = f"{url}?group.instance.id={{name}}&topic={{topic}}"
         publish = f"{url}?create_topics=true&partitions=6"
     elif scheme in ("amqp", "amqps"):
-        reads, publish = f"{url}?queue={{topic}}", f"{url}?declare=classic"
+        reads, publish = f"{url}?declare=classic&queue={{topic}}", f"{url}?declare=classic"
     else:
         reads, publish = f"{url}?topic={{topic}}", url
     sources = {name: reads.format(name=name, topic=topic) for name, topic in topics.items()}
