@@ -58,8 +58,8 @@ class Reader:
         for partition in partitions:
             self.in_hand.pop(partition, None)
 
-    async def read(self, wait_seconds: float = 0.2) -> Sequence[Arrival]:
-        arrivals = await self.source.read(100, wait_seconds)
+    async def read(self, wait_seconds: float = 0.2, limit: int = 100) -> Sequence[Arrival]:
+        arrivals = await self.source.read(limit, wait_seconds)
         self.arrivals += arrivals
         for each in arrivals:
             self.in_hand.setdefault(each.partition, []).append(each)
@@ -349,6 +349,30 @@ class SourceSuite(_SourceHooks):
                     await self._until_both_read(topic, first, second, start=80)
                     repeated = set(ids(second.arrivals)) & numbered_ids(range(80))
                     assert not repeated
+
+        run(case())
+
+    def test_what_was_not_read_goes_with_its_partition(self) -> None:
+        async def case() -> None:
+            if self.partitions == 1:
+                pytest.skip("nothing is ever taken away")
+            topic, group = await self.filled(80), fresh_group()
+            async with self.reading(topic, group) as first:
+                while not first.arrivals:
+                    await first.read(limit=1)
+                async with self.reading(topic, group) as second:
+                    deadline = time.monotonic() + DEADLINE_SECONDS
+                    while not first.revoked:
+                        assert time.monotonic() < deadline, "nothing is taken away"
+                        await asyncio.sleep(0.02)
+                    before = len(first.arrivals)
+                    while len(set(ids(first.arrivals + second.arrivals))) < 80:
+                        assert time.monotonic() < deadline
+                        await first.read(0.05)
+                        await second.read(0.05)
+                    at_second = {each.partition for each in second.arrivals}
+                    assert not at_second & {each.partition for each in first.arrivals[before:]}
+                    check_order(second.arrivals)
 
         run(case())
 

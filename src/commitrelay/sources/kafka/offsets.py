@@ -84,13 +84,12 @@ class Offsets:
             return list(self._held.values())
 
     def done(self, arrivals: Sequence[Arrival]) -> int:
-        """These are acknowledged, what is no longer ours is ignored; under which number."""
+        """These are acknowledged; under which number. What is no longer ours nobody looks at."""
         with self._lock:
             for arrival in arrivals:
                 place = arrival.position
                 assert isinstance(place, Place)
-                if self._held.get(place.held.partition) is place.held:
-                    place.held.done = max(place.held.done or 0, place.offset + 1)
+                place.held.done = max(place.held.done or 0, place.offset + 1)
             self.number += 1
             return self.number
 

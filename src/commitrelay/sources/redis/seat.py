@@ -104,7 +104,7 @@ class RedisSeat(Seat):
         if gone:  # trimmed before anybody could read them
             await self._ack(gone)
 
-    async def _ack(self, entries: list[bytes]) -> None:
+    async def _ack(self, entries: Sequence[str | bytes]) -> None:
         try:
             for start in range(0, len(entries), ACK_BATCH):
                 some = entries[start : start + ACK_BATCH]
@@ -137,7 +137,7 @@ def _arrival(seat: Seat, topic: str, entry: bytes, fields: list[bytes]) -> Arriv
         else:
             headers.append((_text(name), _text(content)))
     return Arrival(
-        topic, seat.partition, Place(seat, entry), _text(key or b""), value or b"", headers
+        topic, seat.partition, Place(seat, entry.decode()), _text(key or b""), value or b"", headers
     )
 
 
