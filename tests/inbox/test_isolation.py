@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -170,6 +171,18 @@ def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
         return [future.result(60) for future in futures]
 
 
+def await_waiting(database: MariadbDatabase, count: int) -> None:
+    """Return when so many sessions wait, for the row or for each other."""
+    waiting = (
+        "SELECT id FROM information_schema.processlist WHERE db = database() "
+        "AND id <> connection_id() AND command = 'Query' AND info LIKE '%outbox\\_%'"
+    )
+    deadline = time.monotonic() + 30
+    while len(database.query(waiting)) < count:
+        assert time.monotonic() < deadline, "they did not come to wait"
+    database.await_blocked()
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("commits", [True, False])
 def test_many_who_wait_are_no_deadlock_when_the_first_ends(
@@ -181,7 +194,7 @@ def test_many_who_wait_are_no_deadlock_when_the_first_ends(
 
         def deliver(number: int) -> bool:
             if number == 4:
-                mariadb_outbox.await_blocked()
+                await_waiting(mariadb_outbox, 4)
                 if commits:
                     one.commit()
                 else:
@@ -208,7 +221,7 @@ def test_many_who_begin_are_no_deadlock_when_the_first_rolls_back(
 
         def work(number: int) -> str:
             if number == 4:
-                mariadb_outbox.await_blocked()
+                await_waiting(mariadb_outbox, 4)
                 one.rollback()
                 return ""
             with session(mariadb_outbox.url, level) as connection:
@@ -275,15 +288,18 @@ def test_the_turnstile_and_the_time_out_are_given_back(
         assert execute(other, held) == ((None,),)
 
 
+@pytest.mark.parametrize("begun_before", [True, False])
 def test_an_old_snapshot_does_not_hide_that_an_event_is_completed(
-    mariadb_outbox: MariadbDatabase,
+    mariadb_outbox: MariadbDatabase, begun_before: bool
 ) -> None:
     outbox = Outbox()
     with session(mariadb_outbox.url) as one, session(mariadb_outbox.url) as other:
         (added,) = outbox.add(one, Event("Order", "42", "OrderPaid", {}))
+        if begun_before:
+            assert outbox.begin(one, added) == "open"
         one.commit()
-        assert execute(other, "SELECT * FROM outbox_completion WHERE 0 = 1") == ()
-        assert execute(other, "SELECT count(*) FROM outbox_completion WHERE event_id = ''")
+        found = "SELECT 1 FROM outbox_completion WHERE event_id = '{}' AND completed_at IS NULL"
+        assert len(execute(other, found.format(added))) == begun_before
         assert outbox.begin(one, added) == "open"
         outbox.complete(one, added)
         one.commit()

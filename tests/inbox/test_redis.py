@@ -108,6 +108,24 @@ def test_a_claim_that_expired_is_told_and_the_other_ones_mark_stays(
     play(redis_url, consumer, case, claim_seconds=0.3)
 
 
+def test_a_claim_that_expired_does_not_end_that_of_its_successor(
+    redis_url: str, consumer: str
+) -> None:
+    async def case(one: RedisInbox, other: RedisInbox) -> None:
+        slow = one.once("a")
+        assert await slow.__aenter__()
+        await expired(redis_url, consumer)
+        async with other.once("a") as answer:
+            assert answer
+            with pytest.raises(ClaimExpired):
+                await slow.__aexit__(None, None, None)
+            with pytest.raises(InProgress):
+                await first(one, "a")
+        assert await first(one, "a") is False
+
+    play(redis_url, consumer, case, claim_seconds=0.3)
+
+
 def test_a_claim_that_expired_and_failed_takes_nothing_from_its_successor(
     redis_url: str, consumer: str
 ) -> None:
@@ -137,6 +155,23 @@ def test_a_connection_that_is_lost_in_between_is_made_again(redis_url: str, cons
         async with one.once("a"):
             assert one._connection is not None
             one._connection.drop("cut by the test")
+        assert await first(other, "a") is False
+
+    play(redis_url, consumer, case)
+
+
+def test_a_mark_whose_answer_is_lost_is_no_expired_claim(redis_url: str, consumer: str) -> None:
+    async def case(one: RedisInbox, other: RedisInbox) -> None:
+        async with one.once("a"):
+            connection: Any = one._connection
+            call = connection.call
+
+            async def lose_the_answer(*arguments: Any) -> None:
+                await call(*arguments)
+                connection.drop("cut by the test")
+                raise BrokerUnreachable("cut by the test")
+
+            connection.call = lose_the_answer
         assert await first(other, "a") is False
 
     play(redis_url, consumer, case)
