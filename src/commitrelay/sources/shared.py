@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Collection, Sequence
 from contextlib import suppress
@@ -31,6 +32,9 @@ T = TypeVar("T")
 
 STAND_BY_SECONDS = 0.5
 """Between two attempts to take a seat that somebody else has."""
+
+STABLE_SECONDS = 5.0
+"""A seat that was held for so long is taken again at once."""
 
 MEET_SECONDS = 1.0
 """Between two looks at who else is there."""
@@ -105,6 +109,7 @@ class SharedSource(ABC):
         self._buffer = Buffer()
         self._seats: dict[str, Seat] = {}
         self._members: list[str] = [self.me]
+        self._is_alone = False  # nobody can be heard
         self._changed = asyncio.Event()
         self._reaching = asyncio.Lock()
         self._trouble = Trouble(self)
@@ -197,8 +202,16 @@ class SharedSource(ABC):
             await self._look_around()
 
     async def _look_around(self) -> None:
-        with suppress(BrokerUnreachable):  # whoever tends a seat finds out as well
+        try:
             self._met(await self._in_time(self._meet()))
+        except BrokerUnreachable as error:
+            if self._is_connected and not self._is_alone:
+                self._is_alone = True
+                logger.warning(
+                    "%s: readers cannot hear of each other, so the first takes all: %s", self, error
+                )
+        else:
+            self._is_alone = False
 
     def _met(self, members: Collection[str]) -> None:
         """These readers are there."""
@@ -227,11 +240,15 @@ class SharedSource(ABC):
                 await asyncio.sleep(backoff.seconds())
                 continue
             self._trouble.is_over()
-            backoff.reset()
             if seat is None:
                 await asyncio.sleep(STAND_BY_SECONDS)
-            else:
-                await self._occupy(seat)
+                continue
+            taken_at = time.monotonic()
+            is_lost = await self._occupy(seat)
+            if time.monotonic() - taken_at > STABLE_SECONDS:
+                backoff.reset()
+            if is_lost:
+                await asyncio.sleep(backoff.seconds())
 
     async def _reach(self) -> None:
         async with self._reaching:
@@ -239,8 +256,8 @@ class SharedSource(ABC):
                 await self._disconnect()
                 await self._in_time(self._connect())
 
-    async def _occupy(self, seat: Seat) -> None:
-        """Until the seat is lost, or should be another reader's."""
+    async def _occupy(self, seat: Seat) -> bool:
+        """Until the seat should be another reader's, or is lost: which of them."""
         partition = seat.partition
         self._seats[partition] = seat
         reading = asyncio.create_task(seat.read(self._buffer))
@@ -258,6 +275,7 @@ class SharedSource(ABC):
             if not is_lost:
                 with suppress(BrokerUnreachable):
                     await self._in_time(seat.release())
+            return is_lost
         finally:
             for task in (reading, holding, leaving):
                 task.cancel()

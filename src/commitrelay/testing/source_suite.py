@@ -87,7 +87,7 @@ class Reader:
 
     async def ack_all(self) -> None:
         for partition in list(self.in_hand):
-            await self.source.ack(self.in_hand.pop(partition))
+            await self.source.ack(self.in_hand.pop(partition, []))
 
 
 def ids(arrivals: Sequence[Arrival], partition: str | None = None) -> list[str]:

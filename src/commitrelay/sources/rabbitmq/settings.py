@@ -11,6 +11,7 @@ from commitrelay.publishers.settings import Settings
 from commitrelay.sources.options import group_of, topics_of
 
 MAX_PREFETCH = 65_535
+MAX_NAME_BYTES = 200
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class RabbitMQSourceSettings:
     def __post_init__(self) -> None:
         if self.prefetch > MAX_PREFETCH:
             raise ConfigError(f"prefetch={self.prefetch} is too much: use {MAX_PREFETCH} at most")
+        for name in (self.group, *self.queues):
+            if len(name.encode()) > MAX_NAME_BYTES:
+                raise ConfigError(
+                    f"{name[:40]!r}… is too long a name for RabbitMQ: use {MAX_NAME_BYTES} bytes"
+                )
         if self.rabbitmq.declare == "stream":
             raise ConfigError(
                 "a RabbitMQ stream keeps no place for its readers, so it cannot be a source: "
