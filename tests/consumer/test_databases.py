@@ -246,7 +246,8 @@ def test_a_connection_that_commits_by_itself_is_refused(postgres: str, topics: P
 
 
 def test_an_async_handler_on_a_sync_transaction_is_refused(postgres: str, topics: Path) -> None:
-    consumer = a_consumer(topics, lambda: psycopg.connect(postgres))
+    engine = sa.create_engine(sqlalchemy_url(postgres))
+    consumer = a_consumer(topics, engine.begin)
 
     @consumer.on("*")
     async def handle(connection: Any, event: Received[Any]) -> None:
@@ -254,6 +255,7 @@ def test_an_async_handler_on_a_sync_transaction_is_refused(postgres: str, topics
 
     with pytest.raises(ConfigError, match="handle is async, but what database= returns is sync"):
         asyncio.run(consumer.run())
+    engine.dispose()
 
 
 def test_what_is_no_transaction_is_refused(tmp_path: Path, topics: Path) -> None:
