@@ -147,6 +147,23 @@ def test_a_violated_constraint_at_commit_is_the_handlers_failure(
     assert "once" in consumer.health().stopped[0].error
 
 
+def test_an_event_whose_id_no_inbox_takes_is_a_failure_of_that_event(
+    postgres: str, topics: Path
+) -> None:
+    strange = Event("Order", 99, "Counted", {"number": 99})
+    services.publish(topics, [strange])
+    (line,) = (topics / "orders.jsonl").read_text().splitlines()[-1:]
+    spoilt = line.replace(f'"event-id":"{strange.id}"', f'"event-id":"{"x" * 300}"')
+    text = (topics / "orders.jsonl").read_text().replace(line, spoilt)
+    (topics / "orders.jsonl").write_text(text)
+    consumer = a_consumer(topics, postgres)
+    consumer.on("*")(lambda connection, event: None)
+    asyncio.run(consumer.run())
+    assert consumer.stats.handled == 60
+    (stopped,) = consumer.health().stopped
+    assert (stopped.aggregate_id, stopped.attempts) == ("99", 1)
+
+
 # --- transactions of the application -------------------------------------------------------
 
 

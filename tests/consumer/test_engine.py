@@ -274,6 +274,22 @@ def test_without_dead_letters_the_key_stands_still_and_is_tried_for_ever(
     play(case())
 
 
+def test_a_jam_behind_a_key_that_stands_still_is_said_once(
+    broker: Broker, database: MemoryDatabase, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(broker, keys=1, each=30)
+    log.failing = {"0-0": 100}
+
+    async def case() -> None:
+        stage = Stage(broker, database, log, retry=QUICK, window=10)
+        await stage.until_done()
+        await stage.stop()
+
+    play(case())
+    said = [record for record in caplog.records if "reading pauses: 10 events" in record.message]
+    assert len(said) == 1
+
+
 def test_a_database_that_is_away_costs_no_attempt(
     broker: Broker, database: MemoryDatabase, log: Log
 ) -> None:

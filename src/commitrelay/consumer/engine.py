@@ -98,6 +98,7 @@ class Engine:
         self._commits_are_seen = not database.is_applications
         self._outage = self._new_outage("database")
         self._letters_outage = self._new_outage("dead letters")
+        self._is_jammed = False
         self._closed_until = 0.0  # while the database does not answer, nothing is started
         self._database_is_away = False
         self._last_error: tuple[str, datetime] | None = None
@@ -212,6 +213,7 @@ class Engine:
         while not self._stopping.is_set():
             self._feed_stirred.clear()
             if self._window.room <= 0:
+                self._complain_of_a_jam()
                 await self._feed_stirred.wait()
                 continue
             limit = min(self._window.room, READ_LIMIT)
@@ -225,6 +227,18 @@ class Engine:
                     self.stop()
                 await asyncio.sleep(0)
             self._start_ready()
+
+    def _complain_of_a_jam(self) -> None:
+        """Reading pauses now and then; behind keys that stand still it may do so for ever."""
+        stopped = any(entry.stopped_by is not None for entry in self._window.entries)
+        if stopped and not self._is_jammed:
+            logger.error(
+                "reading pauses: %d events wait and %d are handled but not acknowledged, behind "
+                "keys that stand still",
+                self._window.in_hand,
+                self._window.unacknowledged,
+            )
+        self._is_jammed = stopped
 
     async def _is_idle(self) -> bool:
         """Whether nothing is left but what stands still."""
@@ -242,6 +256,8 @@ class Engine:
             read = self._read(arrival)
         except InvalidEvent as error:
             unreadable = error
+        except Exception as error:  # whatever a stranger sends must not end the consumer
+            unreadable = InvalidEvent(f"the message cannot be read: {described(error)}")
         self._window.take(Entry(arrival, partition, read, unreadable, self._now()))
         self.stats.in_hand = self._window.in_hand
         if is_new:
