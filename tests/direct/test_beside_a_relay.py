@@ -80,7 +80,7 @@ def test_a_broker_that_is_away_for_a_while(
     database: Database, topics: Path, tmp_path: Path
 ) -> None:
     """The application notices nothing; the relay delivers what could not be passed, in order."""
-    relay, app = start(database, f"file://{topics}?fsync=false", tmp_path, events=6000, keys=KEYS)
+    relay, app = start(database, f"file://{topics}?fsync=false", tmp_path, events=4000)
     with cleaning_up(relay, app):
         assert app.line() == "started"
         wait_until(lambda: database.published("direct-%") > 500, 60, "500 passed")
@@ -129,13 +129,13 @@ def test_an_application_that_is_stopped_beyond_its_claims(
         database,
         f"file://{topics}?fsync=false",
         tmp_path,
-        events=6000,
+        events=3000,
         claim_seconds=2.0,
         delivery_timeout_seconds="1",
     )
     with cleaning_up(relay, app):
         assert app.line() == "started"
-        for _ in range(3):
+        for _ in range(2):
             passed = database.published("direct-%")
             wait_until(lambda before=passed: database.published("direct-%") > before, 60, "passing")
             app.send(signal.SIGSTOP)

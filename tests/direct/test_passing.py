@@ -42,6 +42,8 @@ from commitrelay.publisher import (
     Refused,
     Unreachable,
 )
+from commitrelay.sql import Names
+from commitrelay.statement import statement
 from commitrelay.store import State
 from tests.direct.scene import REPOSITORY, Database, arrivals, wait_until
 
@@ -392,6 +394,35 @@ def test_on_mysql_all_is_left(mariadb_database: str, broker: Broker, tmp_path: P
         engine.dispose()
         assert state == State.PENDING
         assert direct.stats.left_to_relay == {"not head": 1}
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_a_claim_costs_the_same_behind_any_backlog(
+    database: Database, connection: Any, analyzed: bool
+) -> None:
+    if analyzed:
+        connection.execute("ANALYZE")
+    connection.execute(
+        "INSERT INTO outbox_event (aggregate_type, aggregate_id, event_type, payload)"
+        " SELECT 'Order', n::text, 'Counted', '' FROM generate_series(1, 20000) AS n"
+    )
+    if analyzed:
+        connection.execute("ANALYZE")
+    statement_text = statement("claim_added", 1, "postgres", "format", Names())
+    with connection.transaction():
+        (added,) = Outbox().add(connection, event(1))
+        values = (-1, 1000, "default", str(added), "default")
+        (plan,) = connection.execute(
+            f"EXPLAIN (ANALYZE, FORMAT JSON) {statement_text}", values
+        ).fetchone()
+    assert max(_rows_read(plan[0]["Plan"])) <= 201
+
+
+def _rows_read(node: dict[str, Any]) -> Iterator[int]:
+    yield int(node["Actual Rows"] * node["Actual Loops"]) + node.get("Rows Removed by Filter", 0)
+    for child in node.get("Plans", ()):
+        yield from _rows_read(child)
 
 
 # --- nobody waits for the broker, and nobody sees its errors -------------------------------

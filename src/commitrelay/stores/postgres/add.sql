@@ -25,7 +25,8 @@ SELECT pg_advisory_xact_lock(hash) FROM keys;
 -- claim_added: what this transaction has added and heads its key becomes the direct pass's.
 -- There is no index on the keys of pending events, so the few that lie below are compared one by
 -- one; if they are not few, there is a backlog, and the relay is at work on it. Under REPEATABLE READ
--- an earlier event could be hidden: then nothing is claimed.
+-- an earlier event could be hidden: then nothing is claimed. The planner has no choice but to look the
+-- events up by their ids (see queries.sql).
 UPDATE @queue AS q
 SET state = 5,
     claim_token = :token::bigint,
@@ -35,8 +36,9 @@ WHERE q.lane = (SELECT lane.id FROM @lane AS lane WHERE lane.name = :lane::text)
     WITH mine AS MATERIALIZED (
         SELECT added.seq, added.key, lane.id AS lane
         FROM (VALUES (:id::text)) AS event (id)
-        JOIN @event AS e ON e.id = event.id::uuid
-        JOIN @queue AS added ON added.seq = e.seq AND added.state = 0
+        CROSS JOIN LATERAL (SELECT seq FROM @event WHERE id = event.id::uuid OFFSET 0) AS e
+        CROSS JOIN LATERAL (SELECT * FROM @queue
+                            WHERE seq = e.seq AND state + 0 = 0 OFFSET 0) AS added
         JOIN @lane AS lane ON lane.id = added.lane
         WHERE lane.name = :lane::text
           AND NOT lane.paused
