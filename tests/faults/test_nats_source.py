@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import nats as client
@@ -12,6 +12,16 @@ import pytest
 from commitrelay.testing.source_suite import check_order, fresh_group, numbered
 from tests.support import nats
 from tests.support.reading import publish, reading, run
+from tests.support.services import DedicatedServer
+
+RIGHTS = """
+authorization { users: [
+  { user: all, password: all }
+  { user: reader, password: pw, permissions: {
+      publish: ["$JS.API.>", "$KV.commitrelay.>", "commitrelay.readers.>"]
+      subscribe: ["_INBOX.>", "commitrelay.readers.>"] } }
+] }
+"""
 
 
 @pytest.fixture
@@ -88,5 +98,37 @@ def test_the_place_of_a_group_can_be_looked_up(nats_url: str, streams: nats.Stre
                 bucket = await other.jetstream().key_value("commitrelay")
                 entry: Any = await bucket.get(f"{group}.{topic}.{topic}")
                 assert b'"done": 3' in entry.value
+
+    run(case)
+
+
+def test_who_leaves_leaves_at_once(nats_url: str, streams: nats.Streams) -> None:
+    async def case() -> None:
+        topic = await streams.make()
+        options = {"topic": topic, "group": fresh_group(), "lease_seconds": "600"}
+        await publish(nats_url, numbered(topic, range(3)))
+        async with reading(nats_url, **options) as first:
+            await first.read_all(3)
+        async with reading(nats_url, **options) as second:
+            await second.read_all(3)
+
+    run(case)
+
+
+def test_the_rights_that_it_needs(dedicated_server: Callable[[str], DedicatedServer]) -> None:
+    """As docs/reference/sources/nats.md lists them."""
+    server = dedicated_server("nats")
+    server.configure("nats.conf", RIGHTS)
+    host = server.url.removeprefix("nats://")
+    everything = f"nats://all:all@{host}"
+
+    async def case() -> None:
+        await publish(everything, numbered("a", range(10)), stream="events", create_stream="a,b")
+        url = f"nats://reader:pw@{host}"
+        async with reading(url, topic="a,b", group="billing") as reader:
+            await reader.read_all(10)
+            await reader.ack_all()
+            assert await reader.source.lag() == 0
+            assert await reader.source._meet()  # type: ignore[attr-defined]
 
     run(case)

@@ -104,3 +104,44 @@ def test_a_deleted_stream_is_read_anew(redis_url: str, topic: str) -> None:
             await reader.read_all(6)
 
     run(case)
+
+
+def test_who_leaves_leaves_at_once(redis_url: str, topic: str) -> None:
+    async def case() -> None:
+        options = {"topic": topic, "group": fresh_group(), "lock_seconds": "600"}
+        await publish(redis_url, numbered(topic, range(3)))
+        async with reading(redis_url, **options) as first:
+            await first.read_all(3)
+        async with reading(redis_url, **options) as second:
+            await second.read_all(3)
+
+    run(case)
+
+
+def test_the_rights_that_it_needs(redis_url: str) -> None:
+    """As docs/reference/sources/redis.md lists them."""
+    user, topic, group = (uuid.uuid4().hex for _ in range(3))
+    streams = [f"{topic}:{number}" for number in range(2)]
+    rights = (
+        "+eval +xgroup|create +xreadgroup +xack +xautoclaim +xinfo|groups +get +set +del +pexpire "
+        "+zadd +zrange +zrem +zremrangebyscore +ping +time"
+    )
+
+    async def case() -> None:
+        host = redis_url.removeprefix("redis://")
+        await publish(redis_url, numbered(topic, range(10)), streams="2")
+        url = f"redis://{user}:pw@{host}?streams=2"
+        async with reading(url, topic=topic, group=group) as reader:
+            await reader.read_all(10)
+            assert await reader.source.lag() == 10
+            await reader.ack_all()
+            assert await reader.source.lag() == 0
+
+    with redis.client(redis_url) as client:
+        keys = [f"~{topic}:*", "~commitrelay:lock:*", "~commitrelay:readers:*"]
+        client.execute_command("ACL", "SETUSER", user, "on", ">pw", *keys, *rights.split())
+        try:
+            run(case)
+        finally:
+            client.execute_command("ACL", "DELUSER", user)
+            client.delete(*streams)

@@ -108,6 +108,7 @@ class SharedSource(ABC):
         self._revoke_timeout_seconds = revoke_timeout_seconds
         self._buffer = Buffer()
         self._seats: dict[str, Seat] = {}
+        self._tried = {each: asyncio.Event() for each in self._partitions}
         self._members: list[str] = [self.me]
         self._is_alone = False  # nobody can be heard
         self._changed = asyncio.Event()
@@ -150,6 +151,9 @@ class SharedSource(ABC):
             await self._look_around()
             self._tasks.append(asyncio.create_task(self._meet_others()))
         self._tasks += [asyncio.create_task(self._tend(each)) for each in self._partitions]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout_seconds):
+                await asyncio.gather(*(each.wait() for each in self._tried.values()))
 
     async def read(self, limit: int, wait_seconds: float) -> Sequence[Arrival]:
         return await self._buffer.take(limit, wait_seconds)
@@ -231,16 +235,20 @@ class SharedSource(ABC):
         """Take the seat whenever it is ours to take, and give it up when it is not."""
         backoff = Backoff(Random(), first_seconds=0.05, most_seconds=2.0)  # noqa: S311
         while True:
+            if not self._is_mine(partition):
+                self._tried[partition].set()
             await self._until(mine=True, partition=partition)
             try:
                 await self._reach()
                 seat = await self._in_time(self._take(partition))
             except CommitrelayError as error:
+                self._tried[partition].set()
                 self._trouble.goes_on(error)
                 await asyncio.sleep(backoff.seconds())
                 continue
             self._trouble.is_over()
             if seat is None:
+                self._tried[partition].set()
                 await asyncio.sleep(STAND_BY_SECONDS)
                 continue
             taken_at = time.monotonic()
@@ -260,6 +268,7 @@ class SharedSource(ABC):
         """Until the seat should be another reader's, or is lost: which of them."""
         partition = seat.partition
         self._seats[partition] = seat
+        self._tried[partition].set()
         reading = asyncio.create_task(seat.read(self._buffer))
         holding = asyncio.create_task(seat.hold())
         leaving = asyncio.create_task(self._until(mine=False, partition=partition))

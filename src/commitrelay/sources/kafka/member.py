@@ -61,6 +61,7 @@ class Member:
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.joined = asyncio.Event()
         self._committing: int | None = None  # the number of the commit on its way
         self._answered = 0
         self._retry_at = self._look_at = 0.0
@@ -221,6 +222,7 @@ class Member:
         self._trouble.is_over()
         self.offsets.assigned((each.topic, each.partition) for each in partitions)
         self._paused = False  # the new ones are not: look again
+        self._in_loop(self.joined.set)
 
     def _on_revoke(self, _client: object, partitions: list[TopicPartition]) -> None:
         self._let_go(partitions, commit=True)

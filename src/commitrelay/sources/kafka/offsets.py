@@ -41,8 +41,9 @@ class Held:
 
     @property
     def lag(self) -> int:
+        """1 until the broker has said where it is: there may be something."""
         high = max(self.high, self.read or 0)
-        return 0 if self.low is None else max(0, high - self.low)
+        return 1 if self.low is None else max(0, high - self.low)
 
 
 class Place(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from commitrelay.source import Arrival, OnRevoked
 from commitrelay.sources.buffer import Buffer
@@ -11,6 +12,7 @@ from commitrelay.sources.kafka.check import check
 from commitrelay.sources.kafka.member import Member
 from commitrelay.sources.kafka.settings import KafkaSourceSettings
 
+JOIN_SECONDS = 10.0
 LEAVE_SECONDS = 10.0
 
 
@@ -35,6 +37,9 @@ class KafkaSource:
         member = Member(self.settings, self._buffer, revoked)
         member.start()
         self._member = member
+        with suppress(TimeoutError):  # others may take their time to let go
+            async with asyncio.timeout(JOIN_SECONDS):
+                await member.joined.wait()
 
     async def read(self, limit: int, wait_seconds: float) -> Sequence[Arrival]:
         return await self._buffer.take(limit, wait_seconds)

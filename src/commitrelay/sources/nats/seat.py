@@ -70,7 +70,7 @@ class NatsSeat(Seat):
 
     async def lag(self) -> int | None:
         if self._pull is None:
-            return None
+            return 1  # nobody has looked yet: there may be something
         return await self._pull.pending() + self._unacknowledged
 
     async def release(self) -> None:
