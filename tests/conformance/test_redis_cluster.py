@@ -54,6 +54,7 @@ class TestCluster(_Cluster, PublisherSuite):
 
 class TestClusterSource(_Cluster, SourceSuite):
     partitions = 6
+    idle_seconds = 1.0
 
     async def make_publisher(self) -> Publisher:
         return from_url(self.cluster.url, {"streams": str(self.partitions)})
@@ -64,7 +65,6 @@ class TestClusterSource(_Cluster, SourceSuite):
             topic=topic,
             group=group,
             streams=str(self.partitions),
-            lock_seconds="2",
         )
 
 

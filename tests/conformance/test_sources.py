@@ -73,6 +73,7 @@ class TestKafka(_Kafka, SourceSuite):
 
 
 class TestKafkaEager(_Kafka, SourceSuite):
+    idle_seconds = 1.0
     query = "?partition.assignment.strategy=range"
 
 
@@ -107,8 +108,9 @@ class TestKafkaOutage(_Kafka, SourceOutageSuite):
 
 
 class _Redis:
-    query = "lock_seconds=2"
+    query = ""
     streams = 1
+    idle_seconds = 1.0
 
     @pytest.fixture(autouse=True)
     def _server(self, redis_url: str) -> Iterator[None]:
@@ -132,7 +134,8 @@ class _Redis:
 
 
 class TestRedis(_Redis, SourceSuite):
-    pass
+    query = "lock_seconds=6"
+    idle_seconds = 8.0
 
 
 class TestRedisStreams(_Redis, SourceSuite):
@@ -180,6 +183,7 @@ class TestRedisFrozen(TestRedisOutage):
 
 class _RabbitMQ:
     kind = "classic"
+    idle_seconds = 1.0
     arguments: ClassVar[dict[str, object]] = {}
     query = ""
 
@@ -207,7 +211,8 @@ class _OneGroup:
 
 
 class TestClassicQueue(_RabbitMQ, _OneGroup, SourceSuite):
-    pass
+    query = "heartbeat=2"
+    idle_seconds = 8.0
 
 
 class TestQuorumQueue(_RabbitMQ, _OneGroup, SourceSuite):
@@ -284,7 +289,8 @@ class TestRabbitMQOutage(_RabbitMQ, SourceOutageSuite):
 
 
 class _Nats:
-    query = "lease_seconds=2"
+    query = ""
+    idle_seconds = 1.0
 
     @pytest.fixture(autouse=True)
     def _server(self, nats_url: str) -> Iterator[None]:
@@ -304,11 +310,12 @@ class _Nats:
 
 
 class TestNats(_Nats, SourceSuite):
-    pass
+    query = "lease_seconds=6"
+    idle_seconds = 8.0
 
 
 class TestNatsSubjectPerKey(_Nats, SourceSuite):
-    query = "lease_seconds=2&subject={topic}.by-key.{key}"
+    query = "subject={topic}.by-key.{key}"
 
     async def fresh_topic(self) -> str:
         name = f"test-{uuid.uuid4().hex[:12]}.events"

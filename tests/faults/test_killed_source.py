@@ -53,21 +53,21 @@ def quorum_filled(rabbitmq_url: str) -> Iterator[Topic]:
 
 def _queue(url: str, kind: str) -> Iterator[Topic]:
     queues = rabbitmq.Queues(url, kind)
-    yield Topic(url, f"{url}?heartbeat=1", queues())
+    yield Topic(url, f"{url}?heartbeat=3", queues())
     queues.delete_all()
 
 
 @pytest.fixture
 def nats_filled(nats_url: str) -> Iterator[Topic]:
     streams = nats.Streams(nats_url)
-    yield Topic(nats_url, f"{nats_url}?lease_seconds=2", asyncio.run(streams.make()))
+    yield Topic(nats_url, f"{nats_url}?lease_seconds=5", asyncio.run(streams.make()))
     streams.delete_all()
 
 
 @pytest.fixture
 def redis_filled(redis_url: str) -> Iterator[Topic]:
     name = f"test-{uuid.uuid4().hex}"
-    yield Topic(redis_url, f"{redis_url}?lock_seconds=2", name)
+    yield Topic(redis_url, f"{redis_url}?lock_seconds=5", name)
     with redis.client(redis_url) as client:
         client.delete(name)
 

@@ -30,7 +30,7 @@ class Roll:
             return False
         if kind == BYE:
             self._heard.pop(member, None)
-        else:
+        elif kind in (HELLO, HERE):
             self._heard[member] = self._clock()
         return kind == HELLO
 

@@ -207,7 +207,7 @@ class SharedSource(ABC):
 
     async def _look_around(self) -> None:
         try:
-            self._met(await self._in_time(self._meet()))
+            self._met(await in_time(self._timeout_seconds, self._meet()))
         except BrokerUnreachable as error:
             if self._is_connected and not self._is_alone:
                 self._is_alone = True
