@@ -164,6 +164,32 @@ def test_an_event_whose_id_no_inbox_takes_is_a_failure_of_that_event(
     assert (stopped.aggregate_id, stopped.attempts) == ("99", 1)
 
 
+@pytest.mark.parametrize("kind", ["cancelled inside", "not awaited"])
+def test_what_a_handler_does_wrong_is_its_failure_and_no_more(
+    postgres: str, topics: Path, kind: str
+) -> None:
+    consumer = a_consumer(topics, postgres, retry=RetryPolicy(()))
+
+    async def handle(connection: Any, event: Received[Any]) -> None:
+        if event.payload["number"] == 3:
+            task = asyncio.create_task(asyncio.sleep(60))
+            task.cancel()
+            await task
+
+    if kind == "not awaited":
+        consumer.on("*")(lambda connection, event: handle(connection, event))  # noqa: PLW0108
+    else:
+        consumer.on("*")(handle)
+    asyncio.run(consumer.run())
+    stopped = consumer.health().stopped
+    if kind == "not awaited":
+        assert consumer.stats.handled == 0
+        assert "make it an async def" in stopped[0].error
+    else:
+        assert consumer.stats.handled == 50
+        assert [each.aggregate_id for each in stopped] == ["3"]
+
+
 # --- transactions of the application -------------------------------------------------------
 
 

@@ -602,6 +602,21 @@ def test_stop_waits_no_longer_than_it_is_allowed_to(
     play(case())
 
 
+def test_it_stops_also_while_the_database_is_away(
+    broker: Broker, database: MemoryDatabase, log: Log
+) -> None:
+    fill(broker, keys=2, each=3)
+    database.unreachable = True
+
+    async def case() -> None:
+        stage = Stage(broker, database, log)
+        await stage.until(lambda: stage.stats.in_hand == 6)
+        async with asyncio.timeout(60):
+            await stage.stop()
+
+    play(case())
+
+
 def test_until_idle_ends_when_all_was_handled(
     broker: Broker, database: MemoryDatabase, log: Log
 ) -> None:

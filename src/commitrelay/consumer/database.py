@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -103,7 +104,7 @@ class Database:
                 with self._inbox.once(handle, event.id) as first:
                     if first:
                         entered = True
-                        handler.function(handle, event)
+                        _refuse_awaitable(handler.function(handle, event), handler)
                 if careful:
                     run_on(handle, self._marks.end(event.id))
         except (Exception, SystemExit) as error:
@@ -129,6 +130,11 @@ class Database:
                 if careful:
                     await run_on_async(handle, self._marks.end(event.id))
         except (Exception, SystemExit) as error:
+            raise _sorted(error, entered=entered) from error
+        except asyncio.CancelledError as error:
+            if _is_being_cancelled():
+                raise
+            # The handler awaited something that was cancelled: its failure, not our end.
             raise _sorted(error, entered=entered) from error
         return first
 
@@ -168,6 +174,18 @@ class Database:
                 "make them the same, or pass a URL".format(handler, *words)
             )
         return transaction
+
+
+def _refuse_awaitable(result: object, handler: Handler) -> None:
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(f"handler {handler.name} returns an awaitable: make it an async def")
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _converse(transaction: AbstractContextManager[Any], talk: Talk) -> Any:

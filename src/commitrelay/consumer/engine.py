@@ -91,6 +91,7 @@ class Engine:
         self._feed_stirred = asyncio.Event()
         self._ack_stirred = asyncio.Event()
         self._ack_lock = asyncio.Lock()
+        self._started: set[asyncio.Task[None]] = set()
         self._running: dict[Entry, asyncio.Task[None]] = {}
         self.abandoned = 0  # handlers that did not end in time, and whose threads run on
         self._is_open = False
@@ -155,17 +156,21 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 feed = self._start(self._feed())
-                rest = [self._start(loop()) for loop in (self._acknowledge, self._report)]
+                self._start(self._acknowledge())
+                self._start(self._report())
                 await self._stopping.wait()
                 await feed
                 await self._wind_down()
-                for task in rest:
+                for task in [*self._started]:
                     task.cancel()
         except BaseExceptionGroup as group:
             raise _first(group) from None
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self._tasks.create_task(self._vital(work))
+        task = self._tasks.create_task(self._vital(work))
+        self._started.add(task)
+        task.add_done_callback(self._started.discard)
+        return task
 
     async def _vital(self, work: Coroutine[Any, Any, None]) -> None:
         """Whatever raises ends the run: nothing is started from then on."""
