@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from commitrelay import registry
+from commitrelay import Consumer, PublisherError, registry
 from commitrelay.errors import BrokerUnreachable, ConfigError
 from commitrelay.source import Arrival
 from commitrelay.sources.file import FileSource
@@ -148,3 +148,14 @@ def test_errors_are_one_line(topics: Path, tmp_path: Path) -> None:
         await source.close()
 
     run(case())
+
+
+def test_a_line_that_no_relay_wrote_ends_the_consumer(topics: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/consumer.db"
+    services.initialise(url)
+    with (topics / "orders.jsonl").open("a") as file:
+        file.write("what?\n")
+    consumer = Consumer("billing", source=f"file://{topics}", database=url)
+    consumer.on("*")(lambda connection, event: None)
+    with pytest.raises(PublisherError, match=r"orders\.jsonl has a line at byte \d+ that no relay"):
+        run(consumer.run())

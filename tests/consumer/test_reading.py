@@ -146,3 +146,12 @@ def test_whatever_arrives_is_an_event_or_an_invalid_one(
         except InvalidEvent:
             continue
         assert found.id
+
+
+@pytest.mark.parametrize("prefix", ["ce_", "ce-", "cloudEvents:", "cloudEvents_"])
+def test_the_attributes_of_each_binding(prefix: str) -> None:
+    attributes = {"specversion": "1.0", "id": "7", "type": "Paid", "source": "/commitrelay/Order"}
+    headers = [(f"{prefix}{name}", value) for name, value in attributes.items()]
+    found = reader("auto")(Arrival("t", "p", 0, "42", b"{}", headers))
+    assert (found.id, found.event_type, found.aggregate_type) == ("7", "Paid", "Order")
+    assert (found.aggregate_id, found.headers) == ("42", {})
