@@ -113,6 +113,9 @@ def claim_added(
     text = statement("claim_added", len(claim.ids), dialect, style, names)
     if text is None:
         return 0
+    preparation = statement("before_claim", 1, dialect, style, names)
+    if preparation is not None:
+        yield preparation, ()
     term_ms = round(claim.seconds * 1000)
     until = round(clock() * 1000) + term_ms if dialect == "sqlite" else term_ms
     count = yield text, (claim.token, until, claim.lane, *claim.ids, claim.lane)

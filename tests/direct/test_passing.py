@@ -396,26 +396,33 @@ def test_on_mysql_all_is_left(mariadb_database: str, broker: Broker, tmp_path: P
         assert direct.stats.left_to_relay == {"not head": 1}
 
 
+ADD_MANY = (
+    "INSERT INTO outbox_event (aggregate_type, aggregate_id, event_type, payload)"
+    " SELECT 'Order', n::text, 'Counted', '' FROM generate_series(1, %s) AS n"
+)
+
+
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-@pytest.mark.parametrize("analyzed", [False, True])
-def test_a_claim_costs_the_same_behind_any_backlog(
-    database: Database, connection: Any, analyzed: bool
-) -> None:
-    if analyzed:
-        connection.execute("ANALYZE")
-    connection.execute(
-        "INSERT INTO outbox_event (aggregate_type, aggregate_id, event_type, payload)"
-        " SELECT 'Order', n::text, 'Counted', '' FROM generate_series(1, 20000) AS n"
-    )
-    if analyzed:
-        connection.execute("ANALYZE")
-    statement_text = statement("claim_added", 1, "postgres", "format", Names())
+def test_a_claim_costs_the_same_behind_a_backlog(database: Database, connection: Any) -> None:
+    """Also if it was planned while the queue was empty."""
+    connection.execute(ADD_MANY, (200,))
+    connection.execute("DELETE FROM outbox_queue")
+    connection.execute("ANALYZE")
+    connection.execute("SET plan_cache_mode = force_generic_plan")
+    before = statement("before_claim", 1, "postgres", "numeric_dollar", Names())
+    claim = statement("claim_added", 1, "postgres", "numeric_dollar", Names())
+    connection.execute(f"PREPARE claim AS {claim}")
+    execute = "EXECUTE claim (-1, 1000, 'default', '{}', 'default')"
     with connection.transaction():
         (added,) = Outbox().add(connection, event(1))
-        values = (-1, 1000, "default", str(added), "default")
-        (plan,) = connection.execute(
-            f"EXPLAIN (ANALYZE, FORMAT JSON) {statement_text}", values
-        ).fetchone()
+        connection.execute(before)
+        connection.execute(execute.format(added))
+    connection.execute(ADD_MANY, (20_000,))
+    with connection.transaction():
+        (added,) = Outbox().add(connection, event(2))
+        connection.execute(before)
+        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {execute.format(added)}"
+        (plan,) = connection.execute(explain).fetchone()
     assert max(_rows_read(plan[0]["Plan"])) <= 201
 
 
@@ -489,6 +496,25 @@ def test_a_message_that_cannot_be_made_is_the_relays(
     with outbox.transaction(connection):
         outbox.add(connection, event(1))
     assert list(database.states().values()) == [State.RETRYING]
+
+
+def test_what_would_be_answered_too_late_is_not_sent(
+    database: Database, direct: DirectPass, broker: Broker, connection: Any
+) -> None:
+    """The relay may have it by the time of the answer: the clock is asked before each send."""
+    outbox = Outbox(direct=direct)
+    broker.lets_go = False
+    with Outbox().transaction(connection):
+        added = Outbox().add(connection, event(1), event(2))
+        claim = outbox._claimer.claim(connection, [str(each) for each in added])
+        time_left = 2.0  # of the 30 s of the claim, less the 10 s that the broker may take
+        claim.made_at = time.monotonic() - (30 - 10 - time_left)
+    direct.pass_on(claim)
+    time.sleep(time_left + 0.1)
+    broker.lets_go = True
+    claim.wait(30)
+    assert broker.numbers == [1]
+    assert database.states() == {2: State.RETRYING}
 
 
 # --- life ----------------------------------------------------------------------------------

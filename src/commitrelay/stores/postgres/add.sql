@@ -22,6 +22,13 @@ WITH keys AS MATERIALIZED (
 )
 SELECT pg_advisory_xact_lock(hash) FROM keys;
 
+-- before_claim: no plan that suits an empty queue only, as drivers keep plans while it grows.
+-- It holds until the transaction ends, of which the claim is the last statement.
+SELECT
+    set_config('enable_seqscan', 'off', true),
+    set_config('enable_bitmapscan', 'off', true),
+    set_config('enable_sort', 'off', true);
+
 -- claim_added: what this transaction has added and heads its key becomes the direct pass's.
 -- There is no index on the keys of pending events, so the few that lie below are compared one by
 -- one; if they are not few, there is a backlog, and the relay is at work on it. Under REPEATABLE READ
