@@ -155,6 +155,11 @@ async def asyncpg_transaction(connection: Any) -> AsyncIterator[bool]:
 
 @contextmanager
 def sqlite3_transaction(connection: Any) -> Iterator[bool]:
+    if getattr(connection, "autocommit", None) is False:
+        raise InvalidHandle(
+            "this sqlite3 connection has autocommit=False, where a transaction is always open: "
+            "connect without it to use outbox.transaction(…), or commit by yourself"
+        )
     is_outermost = not connection.in_transaction
     begin, commit, roll_back = _SQLITE_WORDS[is_outermost]
     connection.execute(begin)

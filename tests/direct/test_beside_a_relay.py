@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
+
+import pytest
 
 from tests.direct.scene import (
     Database,
@@ -19,7 +22,9 @@ from tests.direct.scene import (
     wait_until,
 )
 from tests.faults.scene import read_topic
+from tests.support import redis
 from tests.support.kafka import Topics
+from tests.support.services import DedicatedServer
 
 EVENTS = 20_000
 KEYS = 400
@@ -93,6 +98,51 @@ def test_a_broker_that_is_away_for_a_while(
         assert relay.end() == 0
     assert by_key(first_of(arrivals(topics))) == database.counters()
     assert database.published() == database.added
+    assert stats["left"]["not ready"] > 0
+    assert stats["in_hand"] == 0
+
+
+def read_kafka(url: str) -> list[tuple[str, int]]:
+    return read_topic(url.removeprefix("kafka://"), "orders")
+
+
+def read_redis(url: str) -> list[tuple[str, int]]:
+    return [(each.key, json.loads(each.value)["number"]) for each in redis.read(url, "orders")]
+
+
+class Broker(NamedTuple):
+    kind: str
+    query: str
+    read: Callable[[str], list[tuple[str, int]]]
+
+
+KAFKA = Broker("kafka", "?create_topics=true", read_kafka)
+REDIS = Broker("redis", "", read_redis)
+
+
+@pytest.mark.parametrize("broker", [KAFKA, REDIS], ids=lambda broker: broker.kind)
+def test_a_broker_that_is_stopped_and_started(
+    postgres: Database,
+    dedicated_server: Callable[[str], DedicatedServer],
+    tmp_path: Path,
+    broker: Broker,
+) -> None:
+    server = dedicated_server(broker.kind)
+    settings = {"delivery_timeout_seconds": "3"}
+    relay, app = start(postgres, f"{server.url}{broker.query}", tmp_path, events=6000, **settings)
+    with cleaning_up(relay, app):
+        assert app.line() == "started"
+        wait_until(lambda: postgres.published("direct-%") > 300, 60, "300 passed")
+        server.stop()
+        added = postgres.added
+        wait_until(lambda: postgres.added > added + 500, 60, "500 more added meanwhile")
+        server.start()
+        stats = json.loads(app.line())
+        wait_until(lambda: postgres.queued == 0, 120, "everything delivered")
+        assert relay.end() == 0
+    assert by_key(first_of(broker.read(server.url))) == postgres.counters()
+    assert postgres.published() == postgres.added
+    assert postgres.published("relay") > 500
     assert stats["left"]["not ready"] > 0
     assert stats["in_hand"] == 0
 

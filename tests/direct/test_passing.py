@@ -648,3 +648,15 @@ def test_without_a_direct_pass_it_is_a_plain_transaction(tmp_path: Path) -> None
         Outbox().add(connection, event(1))
     connection.close()
     assert list(database.states().values()) == [State.PENDING]
+
+
+def test_a_connection_that_is_always_in_a_transaction_is_refused() -> None:
+    class NeverCommits(sqlite3.Connection):
+        autocommit = False  # as sqlite3.connect(…, autocommit=False) since Python 3.12
+
+    with (
+        closing(sqlite3.connect(":memory:", factory=NeverCommits)) as connection,
+        pytest.raises(InvalidHandle, match="autocommit=False"),
+        Outbox().transaction(connection),
+    ):
+        pass
