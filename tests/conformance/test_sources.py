@@ -89,6 +89,7 @@ def own_kafka() -> Iterator[DedicatedServer]:
 
 
 class TestKafkaOutage(_Kafka, SourceOutageSuite):
+    partitions = 1
     query = "?delivery_timeout_seconds=3"
 
     @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from commitrelay.sources.kafka.member import Member
 from commitrelay.sources.kafka.settings import KafkaSourceSettings
 
 JOIN_SECONDS = 10.0
-LEAVE_SECONDS = 10.0
+LEAVE_SECONDS = 5.0
 
 
 class KafkaSource:
