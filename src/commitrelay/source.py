@@ -52,7 +52,10 @@ class Source(Protocol):
         """These are done: never again to this group. Those of revoked partitions are ignored."""
 
     async def lag(self) -> int | None:
-        """How many messages of its partitions this reader has not acknowledged, if it can tell."""
+        """How many messages of its partitions this reader has not acknowledged.
+
+        None if it has no partition, or cannot tell.
+        """
 
     async def close(self) -> None:
         """Leave the group at once, so that others need not wait for a time-out; disconnect."""

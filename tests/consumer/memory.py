@@ -108,6 +108,8 @@ class MemorySource:
             self._read.pop(name, None)
 
     async def lag(self) -> int | None:
+        if self._mine is not None and not self._mine:
+            return None
         broker = self.broker
         return sum(
             len(found) - broker.acknowledged[name] for name, found in broker.partitions.items()

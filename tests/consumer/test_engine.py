@@ -632,6 +632,37 @@ def test_until_idle_ends_when_all_was_handled(
     play(case())
 
 
+def test_until_idle_waits_for_the_partitions_of_a_reader_that_may_be_dead(
+    broker: Broker, database: MemoryDatabase, log: Log
+) -> None:
+    fill(broker, keys=3, each=10)
+    mine: set[str] = set()
+
+    async def case() -> None:
+        stage = Stage(broker, database, log, partitions=mine, until="idle")
+        await asyncio.sleep(45)
+        mine.update(broker.partitions)
+        async with asyncio.timeout(100):
+            await stage.task
+        assert broker.is_done
+
+    play(case())
+
+
+def test_until_idle_does_not_wait_for_ever_behind_a_reader_that_lives(
+    broker: Broker, database: MemoryDatabase, log: Log
+) -> None:
+    fill(broker, keys=3, each=10)
+
+    async def case() -> None:
+        stage = Stage(broker, database, log, partitions=(), until="idle")
+        async with asyncio.timeout(100):
+            await stage.task
+        assert stage.stats.handled == 0
+
+    play(case())
+
+
 # --- events that kill ----------------------------------------------------------------------
 
 

@@ -49,6 +49,9 @@ READ_LIMIT = 500
 MAX_CONFLICTS = 20
 """Transactions of one event that the database takes back in a row; then it counts as a failure."""
 
+STAND_BY_SECONDS = 60.0
+"""With no partition to read, how long a run until idle waits for one: its reader may be dead."""
+
 RELEASE_SECONDS = 5.0
 """For the marks of a partition that another reader waits for."""
 
@@ -215,6 +218,7 @@ class Engine:
     # --- read -----------------------------------------------------------------------------
 
     async def _feed(self) -> None:
+        self._fed_at = self._now()
         while not self._stopping.is_set():
             self._feed_stirred.clear()
             if self._window.room <= 0:
@@ -225,6 +229,7 @@ class Engine:
             arrivals = await self._source.read(limit, self.options.wait_seconds)
             for arrival in arrivals:
                 self._take(arrival)
+                self._fed_at = self._now()
             if not arrivals:
                 for partition in self._window.trust_idle():
                     self._outlive(partition)
@@ -252,6 +257,8 @@ class Engine:
         if self._running or any(entry.key not in stopped for entry in entries):
             return False
         lag = await self._source.lag()
+        if lag is None:
+            return bool(stopped) or self._now() >= self._fed_at + STAND_BY_SECONDS
         return not lag or bool(stopped)
 
     def _take(self, arrival: Arrival) -> None:

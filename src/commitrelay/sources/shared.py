@@ -170,6 +170,8 @@ class SharedSource(ABC):
                 await self._in_time(seat.ack(done))
 
     async def lag(self) -> int | None:
+        if not self._seats:
+            return None
         total = 0
         for seat in list(self._seats.values()):
             try:

@@ -49,9 +49,8 @@ class KafkaSource:
             await self._member.commit(arrivals, self._ack_seconds)
 
     async def lag(self) -> int | None:
-        if self._member is None:
-            return None
-        return sum(held.lag for held in self._member.offsets.all())
+        held = [] if self._member is None else list(self._member.offsets.all())
+        return sum(each.lag for each in held) if held else None
 
     async def close(self) -> None:
         member, self._member = self._member, None
