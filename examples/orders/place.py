@@ -82,7 +82,7 @@ def _broker(url: str, topics: dict[str, str]) -> tuple[str, dict[str, str]]:
     scheme = urlsplit(url).scheme
     if scheme == "kafka":
         # A member with a name of its own gets its partitions back at once when it is restarted.
-        reads = f"{url}?group.instance.id={{name}}&topic={{topic}}"
+        reads = f"{url}?create_topics=true&partitions=6&group.instance.id={{name}}&topic={{topic}}"
         publish = f"{url}?create_topics=true&partitions=6"
     elif scheme in ("amqp", "amqps"):
         reads, publish = f"{url}?declare=classic&queue={{topic}}", f"{url}?declare=classic"
