@@ -11,7 +11,7 @@ from commitrelay.errors import CommitrelayError, ConfigError
 from commitrelay.kinds import duration
 from commitrelay.store import AdminStore, EventFilter, EventRecord, LaneStatus, State
 
-STATUSES = (*(state.name.lower() for state in State), "published", "discarded")
+STATUSES = (*(state.name.lower() for state in State), "published", "discarded", "resolved")
 MAX_LISTED = 1000
 
 

@@ -50,7 +50,8 @@ class Verdict(IntEnum):
     """How an event left the queue, as the journal keeps it."""
 
     PUBLISHED = 0
-    DISCARDED = 1
+    DISCARDED = 1  # an operator decided that it need not be delivered
+    RESOLVED = 2  # an operator says that it was delivered by other means
 
 
 class Queued(NamedTuple):
@@ -149,6 +150,14 @@ class Settlement:
         return bool(self.delivered or self.failures or self.parked or self.released)
 
 
+class SettledPage(NamedTuple):
+    """A piece of the log as a purge sees it, in seq order."""
+
+    seqs: list[int]  # old enough, and in no lane's queue
+    last_seq: int  # where the next page begins
+    is_last: bool  # the log ends here, or nothing in this page was old enough
+
+
 @dataclass(frozen=True, slots=True)
 class StoreCapabilities:
     competing: bool  # can claim key heads with row locks (claim_heads)
@@ -218,8 +227,16 @@ class Store(Protocol):
     async def unpark(self, fence: Fence, buckets: frozenset[int], limit: int) -> int:
         """Make parked events pending again, in seq order per key, whose key nothing blocks."""
 
-    async def purge(self, *, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` settled events (in no lane's queue) of that age; how many."""
+    async def settled(
+        self, *, older_than_seconds: float, after_seq: int, limit: int
+    ) -> SettledPage:
+        """Look at the next `limit` events of the log above `after_seq`: which are to be purged?"""
+
+    async def delete_settled(self, seqs: Sequence[int]) -> int:
+        """Delete those of these events that are in no lane's queue, and what is kept about them."""
+
+    async def trim_journal(self, *, older_than_seconds: float, limit: int) -> int:
+        """Delete up to `limit` batches of the journal of which no event is left; how many."""
 
     async def idle(self, lane: int) -> bool:
         """Whether nothing is pending, claimed or retrying.
@@ -265,6 +282,9 @@ class EventFilter:
     aggregate_id: str | None = None
     event_type: str | None = None
     lane: str | None = None
+    error: str | None = None  # a part of the last error's text; only queued events have one
+    since: datetime | None = None  # added at this time or later
+    until: datetime | None = None  # added before this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +292,7 @@ class Delivery:
     """One line of an event's story in one lane."""
 
     lane: str
-    status: str  # pending, retrying, …, published, discarded
+    status: str  # pending, retrying, …, published, discarded, resolved
     attempts: int
     due_at: datetime | None
     last_error: str | None
