@@ -133,6 +133,18 @@ WHERE q.lane = %(lane)s
                        WHERE fence.lane = %(lane)s AND fence.relay = %(relay)s
                          AND fence.token = %(token)s);
 
+-- note_failure: write an attempt down that settle_failure is going to count.
+INSERT INTO @attempt (seq, lane, attempt, relay, error)
+SELECT q.seq, q.lane, q.attempts + 1, %(relay)s, %(error)s
+FROM @queue AS q FORCE INDEX (PRIMARY)
+WHERE q.lane = %(lane)s AND q.seq = %(seq)s
+  AND q.attempts = coalesce(%(attempts)s, q.attempts)
+  AND q.claim_token = (SELECT CASE fence.strategy WHEN 'competing' THEN fence.token ELSE 0 END
+                       FROM @lease AS fence
+                       WHERE fence.lane = %(lane)s AND fence.relay = %(relay)s
+                         AND fence.token = %(token)s)
+FOR UPDATE;
+
 -- settle_failure: a refused event becomes retrying or dead, with one attempt more.
 UPDATE @queue AS q FORCE INDEX (PRIMARY)
 SET q.state = %(state)s, q.attempts = q.attempts + 1, q.last_error = %(error)s,

@@ -155,21 +155,27 @@ class MysqlStore(MysqlAdmin):
 
     async def settle(self, fence: Fence, settlement: Settlement) -> int:
         whose = _whose(fence)
-        steps = self._steps(whose, "lock_fence")
+        plan: list[tuple[str, dict[str, Any]]] = []
         if settlement.delivered:
-            values = {**whose, "seqs": settlement.delivered}
-            steps += self._steps(values, "journal", "settle_delivered")
+            seqs = {"seqs": settlement.delivered}
+            plan += [("journal", seqs), ("settle_delivered", seqs)]
         for failure in settlement.failures:
-            steps += self._steps({**whose, **_failed(failure)}, "settle_failure")
+            failed = _failed(failure)
+            plan += [("note_failure", failed), ("settle_failure", failed)]
         if settlement.released:
-            steps += self._steps({**whose, "seqs": settlement.released}, "settle_released")
+            plan += [("settle_released", {"seqs": settlement.released})]
         if settlement.parked:
-            steps += self._steps({**whose, "seqs": settlement.parked}, "settle_parked")
-        fenced, *done = await self._settles.transact(steps)
+            plan += [("settle_parked", {"seqs": settlement.parked})]
+        steps = [(self._sql[name], {**whose, **values}) for name, values in plan]
+        fenced, *done = await self._settles.transact([*self._steps(whose, "lock_fence"), *steps])
         if not fenced.rows:
             raise _lost(fence)
-        written_down = 1 if settlement.delivered else 0
-        return sum(result.changed for result in done[written_down:])
+        names = [name for name, _values in plan]
+        return sum(
+            result.changed
+            for name, result in zip(names, done, strict=True)
+            if name not in ("journal", "note_failure")
+        )
 
     async def unpark(self, fence: Fence, buckets: frozenset[int], limit: int) -> int:
         whose = {**_whose(fence), "buckets": buckets, "limit": limit}

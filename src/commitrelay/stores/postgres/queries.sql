@@ -224,22 +224,27 @@ journal AS (
 )
 SELECT (SELECT count(*) FROM fence), coalesce((SELECT events FROM journal), 0);
 
--- settle_failures: refused events become retrying or dead, with one attempt more.
-UPDATE @queue AS q
-SET state = CASE WHEN f.retry_in IS NOT NULL THEN 1 WHEN f.blocks THEN 4 ELSE 6 END,
-    attempts = q.attempts + 1,
-    due_at = clock_timestamp() + f.retry_in * interval '1 second',
-    last_error = f.error,
-    claim_token = 0
-FROM json_to_recordset(%(failures)s::json)
-    AS f (seq bigint, error text, retry_in double precision, blocks boolean, attempts integer)
-WHERE q.lane = %(lane)s
-  AND q.seq = ANY (%(seqs)s::bigint[])
-  AND q.seq = f.seq
-  AND q.attempts = coalesce(f.attempts, q.attempts)
-  AND q.claim_token = (SELECT CASE strategy WHEN 'competing' THEN token ELSE 0 END
-                       FROM @lease
-                       WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s);
+-- settle_failures: refused events become retrying or dead, with one attempt more, written down.
+WITH failed AS (
+    UPDATE @queue AS q
+    SET state = CASE WHEN f.retry_in IS NOT NULL THEN 1 WHEN f.blocks THEN 4 ELSE 6 END,
+        attempts = q.attempts + 1,
+        due_at = clock_timestamp() + f.retry_in * interval '1 second',
+        last_error = f.error,
+        claim_token = 0
+    FROM json_to_recordset(%(failures)s::json)
+        AS f (seq bigint, error text, retry_in double precision, blocks boolean, attempts integer)
+    WHERE q.lane = %(lane)s
+      AND q.seq = ANY (%(seqs)s::bigint[])
+      AND q.seq = f.seq
+      AND q.attempts = coalesce(f.attempts, q.attempts)
+      AND q.claim_token = (SELECT CASE strategy WHEN 'competing' THEN token ELSE 0 END
+                           FROM @lease
+                           WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s)
+    RETURNING q.seq, q.attempts, q.last_error
+)
+INSERT INTO @attempt (seq, lane, attempt, relay, error)
+SELECT seq, %(lane)s, attempts, %(relay)s, last_error FROM failed;
 
 -- settle_released: claimed events become pending again with no attempt spent.
 UPDATE @queue

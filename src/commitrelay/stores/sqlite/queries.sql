@@ -67,6 +67,12 @@ SET state = :state, attempts = attempts + 1, due_at = :due_ms, last_error = :err
 WHERE lane = :lane AND seq = :seq AND claim_token IN (0, :token)
   AND attempts = coalesce(:attempts, attempts);
 
+-- note_failure: write a failed attempt down.
+INSERT INTO @attempt (seq, lane, attempt, at, relay, error)
+SELECT q.seq, q.lane, q.attempts, :now_ms, :relay, :error
+FROM @queue AS q
+WHERE q.lane = :lane AND q.seq = :seq;
+
 -- settle_released: claimed events become pending again with no attempt spent.
 UPDATE @queue
 SET state = 0, due_at = NULL, claim_token = 0

@@ -180,7 +180,7 @@ class SqliteStore(SqliteAdmin):
         if settlement.delivered:
             changed += self._deliver(db, fence, settlement.delivered)
         for failure in settlement.failures:
-            changed += self._run(db, "settle_failure", **whose, **self._failed(failure))
+            changed += self._fail(db, fence, failure)
         if settlement.released:
             changed += self._run(db, "settle_released", seqs=_json(settlement.released), **whose)
         if settlement.parked:
@@ -209,6 +209,12 @@ class SqliteStore(SqliteAdmin):
                 seqs=_json(seqs),
             )
         return len(gone)
+
+    def _fail(self, db: sqlite3.Connection, fence: Fence, failure: Failure) -> int:
+        values = {**_whose(fence), **self._failed(failure), "now_ms": self._database.now_ms()}
+        if not self._run(db, "settle_failure", **values):
+            return 0
+        return self._run(db, "note_failure", **values)
 
     def _failed(self, failure: Failure) -> dict[str, Any]:
         retry_in = failure.retry_in_seconds
