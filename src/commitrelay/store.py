@@ -275,6 +275,19 @@ class RelayStatus:
     lease_expires_in_seconds: float
 
 
+BLOCKED_CAP = 1000
+"""Monitoring counts blocked keys up to this many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What monitoring reads beside the status; cheap, however large the tables are."""
+
+    blocked_keys: dict[str, int]  # by lane: keys behind a retrying or dead event, up to a cap
+    table_bytes: int  # log and queue on disk
+    slot_lag_bytes: dict[str, int]  # by replication slot: what the server keeps for it
+
+
 @dataclass(frozen=True, slots=True)
 class EventFilter:
     status: str | None = None  # a State's lower-case name, or published
@@ -330,6 +343,8 @@ class AdminStore(Protocol):
         """Create or migrate the schema; the names of the migrations that were applied."""
 
     async def status(self) -> Sequence[LaneStatus]: ...
+
+    async def vitals(self) -> Vitals: ...
 
     async def list_events(
         self, where: EventFilter, *, before_seq: int | None, limit: int

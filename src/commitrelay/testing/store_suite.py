@@ -14,6 +14,7 @@ from __future__ import annotations
 from commitrelay.testing.store_cases.claiming import Claiming
 from commitrelay.testing.store_cases.competing import Competing
 from commitrelay.testing.store_cases.leasing import Leasing
+from commitrelay.testing.store_cases.monitoring import Monitoring
 from commitrelay.testing.store_cases.operating import Operating
 from commitrelay.testing.store_cases.scene import Scene, StoreHarness, opened, scenario
 from commitrelay.testing.store_cases.settling import Settling
@@ -21,5 +22,5 @@ from commitrelay.testing.store_cases.settling import Settling
 __all__ = ["Scene", "StoreHarness", "StoreSuite", "opened", "scenario"]
 
 
-class StoreSuite(Claiming, Settling, Leasing, Competing, Operating):
+class StoreSuite(Claiming, Settling, Leasing, Competing, Operating, Monitoring):
     """All cases, on the store that the fixture `harness` makes."""

@@ -12,6 +12,7 @@ from uuid import UUID
 from commitrelay.errors import ConfigError, SchemaMissing, StoreError
 from commitrelay.sql import Names, queries
 from commitrelay.store import (
+    BLOCKED_CAP,
     Delivery,
     EventFilter,
     EventRecord,
@@ -20,6 +21,7 @@ from commitrelay.store import (
     RelayStatus,
     State,
     Verdict,
+    Vitals,
 )
 from commitrelay.stores.migration import latest
 from commitrelay.stores.mysql.link import Link, Result
@@ -94,6 +96,16 @@ class MysqlAdmin:
     async def status(self) -> Sequence[LaneStatus]:
         rows = (await self._ask("lane_status")).rows
         return [await self._lane_status(row) for row in rows]
+
+    async def vitals(self) -> Vitals:
+        blocked = {}
+        for lane, name in (await self._ask("lanes")).rows:
+            values = {"lane": lane, "cap": BLOCKED_CAP}
+            blocked[name] = (await self._ask("blocked_keys_count", values)).rows[0][0]
+        tables = {noun: self._names.bare(noun) for noun in ("event", "queue")}
+        named = {"schema": self._names.schema, **tables}
+        size = (await self._ask("table_bytes", named)).rows[0][0]
+        return Vitals(blocked, int(size), {})
 
     async def _lane_status(self, row: tuple[Any, ...]) -> LaneStatus:
         lane, name, paused, oldest_seconds, last_minute, last_at, last_error = row

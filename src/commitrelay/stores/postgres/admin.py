@@ -14,6 +14,7 @@ from psycopg import sql as composed
 from commitrelay.errors import ConfigError, SchemaMissing
 from commitrelay.sql import Names, queries, read
 from commitrelay.store import (
+    BLOCKED_CAP,
     Delivery,
     EventFilter,
     EventRecord,
@@ -22,6 +23,7 @@ from commitrelay.store import (
     RelayStatus,
     State,
     Verdict,
+    Vitals,
 )
 from commitrelay.stores.migration import latest, migrations
 from commitrelay.stores.postgres.link import Link, checked_url
@@ -130,6 +132,13 @@ class PostgresAdmin:
         async with self._reads.use() as connection:
             rows = await self._all(connection, "lane_status", {"cap": COUNT_CAP})
             return [await self._lane_status(connection, row) for row in rows]
+
+    async def vitals(self) -> Vitals:
+        async with self._reads.use() as connection:
+            blocked = await self._all(connection, "blocked_keys_count", {"cap": BLOCKED_CAP})
+            size = await self._one(connection, "table_bytes")
+            slots = await self._all(connection, "slot_lag")
+        return Vitals(dict(blocked), size[0], dict(slots))
 
     async def _lane_status(
         self, connection: AsyncConnection[Any], row: tuple[Any, ...]

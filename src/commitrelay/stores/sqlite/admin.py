@@ -13,6 +13,7 @@ from typing import Any
 from commitrelay.errors import ConfigError, SchemaMissing
 from commitrelay.sql import Names, queries, read
 from commitrelay.store import (
+    BLOCKED_CAP,
     Delivery,
     EventFilter,
     EventRecord,
@@ -21,6 +22,7 @@ from commitrelay.store import (
     RelayStatus,
     State,
     Verdict,
+    Vitals,
 )
 from commitrelay.stores.migration import latest, migrations
 from commitrelay.stores.sqlite.database import Database, Run
@@ -115,6 +117,16 @@ class SqliteAdmin:
         return await self._database.read(
             lambda db: [self._lane_status(db, *row) for row in self._all(db, "lanes")]
         )
+
+    async def vitals(self) -> Vitals:
+        return await self._database.read(self._vitals)
+
+    def _vitals(self, db: sqlite3.Connection) -> Vitals:
+        blocked = {
+            name: self._value(db, "blocked_keys_count", lane=lane, cap=BLOCKED_CAP)
+            for lane, name, _paused in self._all(db, "lanes")
+        }
+        return Vitals(blocked, self._value(db, "table_bytes"), {})
 
     def _lane_status(self, db: sqlite3.Connection, lane: int, name: str, paused: int) -> LaneStatus:
         now_ms = self._database.now_ms()
