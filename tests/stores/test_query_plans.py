@@ -37,6 +37,7 @@ VALUES = {
     "relay": "'a'",
     "token": "1",
     "above_seq": "1",
+    "after_seq": "1",
     "buckets": "'{1,2,3}'",
     "exclude_seqs": "'{1}'",
     "exclude_keys": "'{1}'",
@@ -61,7 +62,8 @@ SEARCHED = {
     "settle_parked": {"outbox_queue_pkey", "outbox_queue_blockers"},
     "unpark": {"outbox_queue_blockers", "outbox_queue_due", "outbox_queue_pkey"},
     "has_unblocked": {"outbox_queue_blockers"},
-    "purge_events": {"outbox_event_seq_key", "outbox_queue_pkey"},
+    "settled": {"outbox_event_seq_key", "outbox_queue_pkey"},
+    "delete_settled": {"outbox_event_seq_key", "outbox_queue_pkey", "outbox_attempt_seq"},
 }
 LOOKUPS = {
     "outbox_queue_pkey": "seq",
@@ -99,8 +101,7 @@ def check_plan(connection: psycopg.Connection[Any], name: str) -> None:
     assert SEARCHED[name] <= {node["Index Name"] for node in searches}
     for node in searches:
         column = LOOKUPS.get(node["Index Name"])
-        ordered_scan = name == "purge_events" and node["Index Name"] == "outbox_event_seq_key"
-        if column and not ordered_scan:
+        if column:
             condition = node.get("Index Cond", "")
             assert column in condition, f"{node['Index Name']} is read from end to end: {node}"
     joins = [node for node in found if "Join Filter" in node and name != "settle_failures"]

@@ -160,6 +160,14 @@ async def send(connection: Any, steps: Sequence[Step]) -> list[Result]:
     return results
 
 
+async def asked(connection: Any, text: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows that a statement answers, by the names of its columns in lower case."""
+    async with connection.cursor() as cursor:
+        await cursor.execute(bound(connection, text, values))
+        columns = [column[0].lower() for column in cursor.description]
+        return [dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()]
+
+
 def bound(connection: Any, text: str, values: Mapping[str, Any]) -> str:
     """The statement with its values filled in as literals."""
     return _PLACEHOLDER.sub(lambda match: _literal(connection, values[match[1]]), text)

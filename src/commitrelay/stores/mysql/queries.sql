@@ -281,27 +281,6 @@ WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 
--- find_settled: the oldest events of the log that no lane has to deliver any more.
-SELECT e.seq FROM @event AS e FORCE INDEX (PRIMARY)
-WHERE e.created_at < utc_timestamp(6) - INTERVAL %(older_than_seconds)s SECOND
-  AND NOT EXISTS (SELECT 1 FROM @queue AS q WHERE q.seq = e.seq)
-ORDER BY e.seq
-LIMIT %(limit)s;
-
--- purge_events: delete these events of the log.
-DELETE FROM @event WHERE seq IN (%(seqs)s);
-
--- find_empty_batches: old batches of which no event is left.
-SELECT d.id FROM @delivery AS d FORCE INDEX (PRIMARY)
-WHERE d.at < utc_timestamp(6) - INTERVAL %(older_than_seconds)s SECOND
-  AND NOT EXISTS (SELECT 1 FROM @event AS e
-                  WHERE e.seq BETWEEN d.smallest AND d.largest AND find_in_set(e.seq, d.seqs))
-ORDER BY d.id
-LIMIT %(limit)s;
-
--- purge_journal: delete these batches of the journal.
-DELETE FROM @delivery WHERE id IN (%(ids)s);
-
 -- lock_schema: one process at a time creates or migrates this outbox.
 SELECT get_lock(%(name)s, 30);
 

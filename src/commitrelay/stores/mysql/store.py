@@ -23,8 +23,8 @@ from commitrelay.store import (
     StoreCapabilities,
 )
 from commitrelay.stores.bell import Bell
-from commitrelay.stores.mysql.admin import MysqlAdmin
 from commitrelay.stores.mysql.link import Link, Step
+from commitrelay.stores.mysql.log import MysqlLog
 from commitrelay.stores.mysql.sweep import Sweep
 from commitrelay.stores.text import clean_error
 
@@ -35,7 +35,7 @@ _ALL_BUCKETS = 2**BUCKETS - 1
 _as_queued = partial(tuple.__new__, Queued)
 
 
-class MysqlStore(MysqlAdmin):
+class MysqlStore(MysqlLog):
     """Store and AdminStore on MySQL 8.0.29 or newer and MariaDB 10.6 or newer."""
 
     def __init__(self, url: str, *, names: Names | None = None) -> None:
@@ -214,19 +214,6 @@ class MysqlStore(MysqlAdmin):
             if rows and (query == "unblocked_keys" or rows[0][0]):
                 return False
         return True
-
-    async def purge(self, *, older_than_seconds: float, limit: int) -> int:
-        values = {"older_than_seconds": older_than_seconds, "limit": limit}
-        found = await self._leases.ask(self._sql["find_settled"], values)
-        purged = 0
-        if found.rows:
-            seqs = {"seqs": [seq for (seq,) in found.rows]}
-            purged = (await self._leases.transact(self._steps(seqs, "purge_events")))[0].changed
-        batches = await self._leases.ask(self._sql["find_empty_batches"], values)
-        if batches.rows:
-            ids = {"ids": [batch for (batch,) in batches.rows]}
-            await self._leases.transact(self._steps(ids, "purge_journal"))
-        return purged
 
     def _steps(self, values: Mapping[str, Any], *names: str) -> list[Step]:
         return [(self._sql[name], values) for name in names]

@@ -393,27 +393,6 @@ RETURNING mine.buckets;
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 
--- purge_events: delete the oldest settled events of the log.
-WITH aged AS MATERIALIZED (
-    SELECT e.seq FROM @event AS e
-    WHERE e.created_at < clock_timestamp() - %(older_than_seconds)s * interval '1 second'
-      AND (SELECT q.seq FROM @queue AS q WHERE q.seq = e.seq LIMIT 1) IS NULL
-    ORDER BY e.seq
-    LIMIT %(limit)s
-)
-DELETE FROM @event AS e
-WHERE e.seq = ANY (ARRAY(SELECT aged.seq FROM aged))
-  AND (SELECT q.seq FROM @queue AS q WHERE q.seq = e.seq LIMIT 1) IS NULL;
-
--- purge_journal: delete old batches of which no event is left.
-DELETE FROM @delivery
-WHERE id = ANY (ARRAY(
-    SELECT d.id FROM @delivery AS d
-    WHERE d.at < clock_timestamp() - %(older_than_seconds)s * interval '1 second'
-      AND (SELECT e.seq FROM @event AS e WHERE e.seq = ANY (d.seqs) LIMIT 1) IS NULL
-    ORDER BY d.id
-    LIMIT %(limit)s));
-
 -- gate: the number of the advisory locks by which this outbox's relays say that they sleep.
 SELECT hashtext('commitrelay ' || '@event'::regclass::oid);
 

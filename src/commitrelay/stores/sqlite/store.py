@@ -27,8 +27,8 @@ from commitrelay.store import (
     Verdict,
 )
 from commitrelay.stores.bell import Bell
-from commitrelay.stores.sqlite.admin import SqliteAdmin
 from commitrelay.stores.sqlite.database import Run
+from commitrelay.stores.sqlite.log import SqliteLog
 from commitrelay.stores.text import clean_error
 
 _PAGE_BITS = 12
@@ -37,7 +37,7 @@ _PAGE_BITS = 12
 _as_queued = partial(tuple.__new__, Queued)
 
 
-class SqliteStore(SqliteAdmin):
+class SqliteStore(SqliteLog):
     """Store and AdminStore on one SQLite file, in WAL mode with synchronous=FULL.
 
     `run` tells how to run a blocking call (default: in a thread of its own), `clock` is the
@@ -250,15 +250,6 @@ class SqliteStore(SqliteAdmin):
         if self._value(db, "has_work", lane=lane, now_ms=self._database.now_ms()):
             return False
         return not self._all(db, "unblocked_keys", lane=lane, buckets=None, limit=1)
-
-    async def purge(self, *, older_than_seconds: float, limit: int) -> int:
-        return await self._database.write(lambda db: self._purge(db, older_than_seconds, limit))
-
-    def _purge(self, db: sqlite3.Connection, older_than_seconds: float, limit: int) -> int:
-        before_ms = self._database.now_ms() - ceil(older_than_seconds * 1000)
-        purged = self._run(db, "purge_events", before_ms=before_ms, limit=limit)
-        self._run(db, "purge_journal", before_ms=before_ms, limit=limit)
-        return purged
 
     # --- waiting --------------------------------------------------------------------------
 
