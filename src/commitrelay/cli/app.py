@@ -50,7 +50,7 @@ def parser_of(command: Command) -> Parser:
     parser = Parser(command)
     for option in command.all_options:
         if option.positional:
-            parser.add_argument(option.name, metavar=option.flag)
+            parser.add_argument(option.name, metavar=option.flag, nargs=option.arity)
         elif option.kind is None:
             parser.add_argument(option.flag, dest=option.name, action="store_true")
         else:
@@ -119,7 +119,11 @@ def _request(command: Command, values: dict[str, Any]) -> Request:
 def _value(option: Option, typed: Any) -> Any:
     if typed is None:
         return option.default
-    return typed if option.kind is None else parsed(option.kind, typed, option.flag)
+    if option.kind is None:
+        return typed
+    if isinstance(typed, (tuple, type([]))):
+        return [parsed(option.kind, word, option.flag) for word in typed]
+    return parsed(option.kind, typed, option.flag)
 
 
 def _one_line(error: Exception) -> str:
