@@ -177,8 +177,8 @@ class Operations(Protocol):
         them in hand.
         """
 
-    async def edit_event(self, audit: int, target: Target, old: Version, new: Version) -> bool:
-        """Replace a dead event's content if it still is `old`, which is kept; whether it was."""
+    async def edit_event(self, audit: int, target: Target, new: Version, *, edits: int) -> bool:
+        """Change a dead event and keep what it was, if it has been edited so often; whether it was."""
 
     async def find_in_log(
         self,

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from commitrelay.errors import ConfigError
 
-QUERY_FILES = ("queries.sql", "add.sql", "log.sql", "doctor.sql", "vitals.sql")
-"""What the relay runs, the application, a purge, the doctor, and monitoring."""
+QUERY_FILES = ("queries.sql", "add.sql", "log.sql", "doctor.sql", "vitals.sql", "operations.sql")
+"""What the relay runs, the application, a purge, the doctor, monitoring, and operators."""
 
 _STORES = Path(__file__).with_name("stores")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")

@@ -180,12 +180,17 @@ def _literal(connection: Any, value: Any) -> str:
         return repr(int(value) if isinstance(value, bool) else value)
     if isinstance(value, str):
         return str(connection.escape(value))
-    return _listed(value)
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    return _listed(connection, value)
 
 
-def _listed(values: Collection[int]) -> str:
-    """The inside of `IN (…)`. No seq, key or bucket is -1, so it stands for nothing."""
-    return ",".join(map(str, values)) or "-1"
+def _listed(connection: Any, values: Collection[int] | Collection[str]) -> str:
+    """The inside of `IN (…)`. No seq, key, bucket or id is -1, so it stands for nothing."""
+    quoted = (
+        connection.escape(value) if isinstance(value, str) else str(value) for value in values
+    )
+    return ",".join(quoted) or "-1"
 
 
 def _code(error: Exception) -> int:

@@ -48,8 +48,11 @@ class MysqlLog(MysqlAdmin):
     async def count_act(self, audit: int, events: int) -> None:
         await self._ask("count_act", {"audit": audit, "events": events})
 
-    async def read_events(self, seqs: Sequence[int]) -> Sequence[EventRecord]:
-        return await self._records((await self._ask("read_events", {"seqs": seqs})).rows)
+    async def read_events(
+        self, seqs: Sequence[int], *, payloads: bool = True
+    ) -> Sequence[EventRecord]:
+        values = {"seqs": seqs, "payloads": payloads}
+        return await self._records((await self._ask("read_events", values)).rows)
 
     # --- tail -----------------------------------------------------------------------------
 

@@ -57,9 +57,10 @@ DELETE FROM @delivery WHERE id IN (%(ids)s);
 -- count_act: how many events an operator's act has changed.
 UPDATE @audit SET events = events + %(events)s WHERE id = %(audit)s;
 
--- read_events: these events with their payloads.
+-- read_events: these events, with their payloads or without.
 SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type,
-       e.headers, e.idempotency_key, e.created_at, e.deliver_at, e.payload
+       e.headers, e.idempotency_key, e.created_at, e.deliver_at,
+       CASE WHEN %(payloads)s THEN e.payload END
 FROM @event AS e FORCE INDEX (PRIMARY)
 WHERE e.seq IN (%(seqs)s)
 ORDER BY e.seq;

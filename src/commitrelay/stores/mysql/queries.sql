@@ -361,9 +361,12 @@ SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_ty
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < %(before_seq)s
+  AND e.seq > %(above_seq)s
   AND (%(aggregate_type)s IS NULL OR e.aggregate_type = %(aggregate_type)s)
   AND (%(aggregate_id)s IS NULL OR e.aggregate_id = %(aggregate_id)s)
   AND (%(event_type)s IS NULL OR e.event_type = %(event_type)s)
+  AND (%(since)s IS NULL OR e.created_at >= %(since)s)
+  AND (%(until)s IS NULL OR e.created_at < %(until)s)
   AND (%(lane)s IS NULL
        OR EXISTS (SELECT 1 FROM @queue AS q WHERE q.lane = %(lane)s AND q.seq = e.seq)
        OR EXISTS (SELECT 1 FROM @delivery AS d
@@ -383,9 +386,13 @@ FROM (
     WHERE (%(lane)s IS NULL OR lane.id = %(lane)s)
       AND q.state IN ({states})
       AND q.seq < %(before_seq)s
+      AND q.seq > %(above_seq)s
+      AND (%(error)s IS NULL OR instr(lower(q.last_error), lower(%(error)s)) > 0)
       AND (%(aggregate_type)s IS NULL OR found.aggregate_type = %(aggregate_type)s)
       AND (%(aggregate_id)s IS NULL OR found.aggregate_id = %(aggregate_id)s)
       AND (%(event_type)s IS NULL OR found.event_type = %(event_type)s)
+      AND (%(since)s IS NULL OR found.created_at >= %(since)s)
+      AND (%(until)s IS NULL OR found.created_at < %(until)s)
     ORDER BY q.seq DESC
     LIMIT %(limit)s
 ) AS listed
@@ -397,9 +404,12 @@ SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_ty
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < %(before_seq)s
+  AND e.seq > %(above_seq)s
   AND (%(aggregate_type)s IS NULL OR e.aggregate_type = %(aggregate_type)s)
   AND (%(aggregate_id)s IS NULL OR e.aggregate_id = %(aggregate_id)s)
   AND (%(event_type)s IS NULL OR e.event_type = %(event_type)s)
+  AND (%(since)s IS NULL OR e.created_at >= %(since)s)
+  AND (%(until)s IS NULL OR e.created_at < %(until)s)
   AND EXISTS (
     SELECT 1 FROM @delivery AS d
     WHERE d.page = e.seq >> 12

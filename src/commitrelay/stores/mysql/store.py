@@ -25,6 +25,7 @@ from commitrelay.store import (
 from commitrelay.stores.bell import Bell
 from commitrelay.stores.mysql.link import Link, Step
 from commitrelay.stores.mysql.log import MysqlLog
+from commitrelay.stores.mysql.operations import MysqlOperations
 from commitrelay.stores.mysql.sweep import Sweep
 from commitrelay.stores.text import clean_error
 
@@ -35,7 +36,7 @@ _ALL_BUCKETS = 2**BUCKETS - 1
 _as_queued = partial(tuple.__new__, Queued)
 
 
-class MysqlStore(MysqlLog):
+class MysqlStore(MysqlLog, MysqlOperations):
     """Store and AdminStore on MySQL 8.0.29 or newer and MariaDB 10.6 or newer."""
 
     def __init__(self, url: str, *, names: Names | None = None) -> None:

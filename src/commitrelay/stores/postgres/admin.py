@@ -26,6 +26,7 @@ from commitrelay.store import (
     Vitals,
 )
 from commitrelay.stores.migration import latest, migrations
+from commitrelay.stores.moments import SLACK, floor_of_time
 from commitrelay.stores.postgres.link import Link, checked_url
 from commitrelay.stores.status import COUNT_CAP, counts_by_name, list_query
 from commitrelay.stores.text import readable_headers
@@ -162,24 +163,47 @@ class PostgresAdmin:
     async def list_events(
         self, where: EventFilter, *, before_seq: int | None, limit: int
     ) -> Sequence[EventRecord]:
-        statement, extra = list_query(where.status, self._sql)
-        values: dict[str, Any] = {
-            "before_seq": 2**62 if before_seq is None else before_seq,
+        statement, values = list_query(where, self._sql)
+        values |= {"before_seq": 2**62 if before_seq is None else before_seq, "limit": limit}
+        async with self._reads.use() as connection:
+            values |= await self._filter(connection, where)
+            cursor = await connection.execute(statement, values)
+            return await self._records(connection, await cursor.fetchall())
+
+    async def _filter(self, connection: AsyncConnection[Any], where: EventFilter) -> dict[str, Any]:
+        lane = None if where.lane is None else await self._lane_row(connection, where.lane)
+        floor = 0 if where.since is None else await self._floor(connection, where.since)
+        return {
+            "lane": None if lane is None else lane[0],
             "aggregate_type": where.aggregate_type,
             "aggregate_id": where.aggregate_id,
             "event_type": where.event_type,
-            "lane": None,
-            "limit": limit,
-            **extra,
+            "error": where.error,
+            "since": where.since,
+            "until": where.until,
+            "above_seq": floor,
         }
-        async with self._reads.use() as connection:
-            if where.lane is not None:
-                lane = await self._one(connection, "find_lane", {"name": where.lane})
-                if lane is None:
-                    raise ConfigError(f"there is no lane {where.lane!r}: see commitrelay status")
-                values["lane"] = lane[0]
-            cursor = await connection.execute(statement, values)
-            return await self._records(connection, await cursor.fetchall())
+
+    async def _lane_row(self, connection: AsyncConnection[Any], name: str) -> tuple[int, str, bool]:
+        row: tuple[int, str, bool] | None = await self._one(connection, "find_lane", {"name": name})
+        if row is None:
+            raise ConfigError(f"there is no lane {name!r}: see commitrelay status")
+        return row
+
+    async def _floor(self, connection: AsyncConnection[Any], since: datetime) -> int:
+        """The seq up to which all events were added before a time."""
+        smallest, largest = await self._one(connection, "log_ends")
+        if smallest is None:
+            return 0
+        search = floor_of_time(smallest, largest)
+        try:
+            seq = next(search)
+            while True:
+                values = {"seq": seq, "before": since - SLACK}
+                row = await self._one(connection, "is_older", values)
+                seq = search.send(row is not None and row[0])
+        except StopIteration as found:
+            return int(found.value)
 
     async def show_event(self, event_id: str) -> EventRecord | None:
         try:

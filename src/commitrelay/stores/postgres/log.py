@@ -46,9 +46,12 @@ class PostgresLog(PostgresAdmin):
         async with self._reads.use() as connection:
             await self._run(connection, "count_act", {"audit": audit, "events": events})
 
-    async def read_events(self, seqs: Sequence[int]) -> Sequence[EventRecord]:
+    async def read_events(
+        self, seqs: Sequence[int], *, payloads: bool = True
+    ) -> Sequence[EventRecord]:
+        values = {"seqs": [*seqs], "payloads": payloads}
         async with self._reads.use() as connection:
-            rows = await self._all(connection, "read_events", {"seqs": [*seqs]})
+            rows = await self._all(connection, "read_events", values)
             return await self._records(connection, rows)
 
     # --- tail -----------------------------------------------------------------------------

@@ -40,9 +40,10 @@ WHERE id = ANY (ARRAY(
     ORDER BY d.id
     LIMIT %(limit)s));
 
--- read_events: these events with their payloads.
+-- read_events: these events, with their payloads or without.
 SELECT e.seq, e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type,
-       e.headers, e.idempotency_key, e.created_at, e.deliver_at, e.payload
+       e.headers, e.idempotency_key, e.created_at, e.deliver_at,
+       CASE WHEN %(payloads)s THEN e.payload END
 FROM @event AS e
 WHERE e.seq = ANY (%(seqs)s::bigint[])
 ORDER BY e.seq;

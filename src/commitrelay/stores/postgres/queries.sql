@@ -487,9 +487,12 @@ SELECT e.seq, e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.cont
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < %(before_seq)s
+  AND e.seq > %(above_seq)s
   AND (%(aggregate_type)s::text IS NULL OR e.aggregate_type = %(aggregate_type)s)
   AND (%(aggregate_id)s::text IS NULL OR e.aggregate_id = %(aggregate_id)s)
   AND (%(event_type)s::text IS NULL OR e.event_type = %(event_type)s)
+  AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s)
   AND (%(lane)s::integer IS NULL
        OR EXISTS (SELECT FROM @queue AS q WHERE q.lane = %(lane)s AND q.seq = e.seq)
        OR EXISTS (SELECT FROM @delivery AS d
@@ -510,10 +513,15 @@ FROM (
         JOIN @event AS e ON e.seq = q.seq
         WHERE q.lane = lane.id
           AND q.seq < %(before_seq)s
+          AND q.seq > %(above_seq)s
           AND q.state IN ({states})
+          AND (%(error)s::text IS NULL
+               OR position(lower(%(error)s) IN lower(q.last_error)) > 0)
           AND (%(aggregate_type)s::text IS NULL OR e.aggregate_type = %(aggregate_type)s)
           AND (%(aggregate_id)s::text IS NULL OR e.aggregate_id = %(aggregate_id)s)
           AND (%(event_type)s::text IS NULL OR e.event_type = %(event_type)s)
+          AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
+          AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s)
         ORDER BY q.seq DESC
         LIMIT %(limit)s
     ) AS listed
@@ -528,9 +536,12 @@ SELECT e.seq, e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.cont
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < %(before_seq)s
+  AND e.seq > %(above_seq)s
   AND (%(aggregate_type)s::text IS NULL OR e.aggregate_type = %(aggregate_type)s)
   AND (%(aggregate_id)s::text IS NULL OR e.aggregate_id = %(aggregate_id)s)
   AND (%(event_type)s::text IS NULL OR e.event_type = %(event_type)s)
+  AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s)
   AND EXISTS (
     SELECT FROM @delivery AS d
     WHERE int8range(d.smallest, d.largest, '[]') @> e.seq

@@ -28,6 +28,7 @@ from commitrelay.stores.bell import Bell
 from commitrelay.stores.postgres.gate import Gate
 from commitrelay.stores.postgres.link import Link
 from commitrelay.stores.postgres.log import PostgresLog
+from commitrelay.stores.postgres.operations import PostgresOperations
 from commitrelay.stores.postgres.sweep import Sweep
 from commitrelay.stores.text import clean_error
 
@@ -43,7 +44,7 @@ def _queued_rows(cursor: AsyncCursor[Any]) -> RowMaker[Queued]:
     return _as_queued
 
 
-class PostgresStore(PostgresLog):
+class PostgresStore(PostgresLog, PostgresOperations):
     """Store and AdminStore on PostgreSQL 14 or newer.
 
     `notify=False` polls only, for poolers that hand sessions on; `prepare_threshold=None` does

@@ -55,8 +55,10 @@ class SqliteLog(SqliteAdmin):
             lambda db: self._run(db, "count_act", audit=audit, events=events)
         )
 
-    async def read_events(self, seqs: Sequence[int]) -> Sequence[EventRecord]:
-        values = {"seqs": json.dumps([*seqs])}
+    async def read_events(
+        self, seqs: Sequence[int], *, payloads: bool = True
+    ) -> Sequence[EventRecord]:
+        values = {"seqs": json.dumps([*seqs]), "payloads": payloads}
         return await self._database.read(
             lambda db: self._records(db, self._all(db, "read_events", **values))
         )

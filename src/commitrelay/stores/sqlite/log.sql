@@ -45,9 +45,10 @@ WHERE id IN (
 -- count_act: how many events an operator's act has changed.
 UPDATE @audit SET events = events + :events WHERE id = :audit;
 
--- read_events: these events with their payloads.
+-- read_events: these events, with their payloads or without.
 SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type, e.headers,
-       e.idempotency_key, e.created_at, e.deliver_at, CAST(e.payload AS BLOB)
+       e.idempotency_key, e.created_at, e.deliver_at,
+       CASE WHEN :payloads THEN CAST(e.payload AS BLOB) END
 FROM @event AS e
 WHERE e.seq IN (SELECT value FROM json_each(:seqs))
 ORDER BY e.seq;

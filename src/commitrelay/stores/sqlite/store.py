@@ -7,7 +7,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from itertools import groupby
 from math import ceil
 from typing import Any
 
@@ -29,15 +28,13 @@ from commitrelay.store import (
 from commitrelay.stores.bell import Bell
 from commitrelay.stores.sqlite.database import Run
 from commitrelay.stores.sqlite.log import SqliteLog
+from commitrelay.stores.sqlite.operations import SqliteOperations
 from commitrelay.stores.text import clean_error
-
-_PAGE_BITS = 12
-"""A journal row holds seqs of one page of 4,096, by which the events' deliveries are found."""
 
 _as_queued = partial(tuple.__new__, Queued)
 
 
-class SqliteStore(SqliteLog):
+class SqliteStore(SqliteLog, SqliteOperations):
     """Store and AdminStore on one SQLite file, in WAL mode with synchronous=FULL.
 
     `run` tells how to run a blocking call (default: in a thread of its own), `clock` is the
@@ -192,22 +189,8 @@ class SqliteStore(SqliteLog):
 
     def _deliver(self, db: sqlite3.Connection, fence: Fence, delivered: list[int]) -> int:
         values = {"seqs": _json(delivered), **_whose(fence)}
-        gone = sorted(seq for (seq,) in self._all(db, "settle_delivered", **values))
-        now_ms = self._database.now_ms()
-        for _page, group in groupby(gone, lambda seq: seq >> _PAGE_BITS):
-            seqs = list(group)
-            self._run(
-                db,
-                "journal",
-                lane=fence.lane,
-                relay=fence.relay,
-                verdict=int(Verdict.PUBLISHED),
-                now_ms=now_ms,
-                smallest=seqs[0],
-                largest=seqs[-1],
-                events=len(seqs),
-                seqs=_json(seqs),
-            )
+        gone = [seq for (seq,) in self._all(db, "settle_delivered", **values)]
+        self._journal(db, fence.lane, fence.relay, Verdict.PUBLISHED, gone)
         return len(gone)
 
     def _fail(self, db: sqlite3.Connection, fence: Fence, failure: Failure) -> int:

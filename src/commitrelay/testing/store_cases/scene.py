@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from commitrelay.log import LogStore
 from commitrelay.purge import Purge
+from commitrelay.operations import Operations
 from commitrelay.sql import Names
 from commitrelay.store import (
     BUCKETS,
@@ -28,7 +29,7 @@ _REQUIRED_COLUMNS = ("aggregate_type", "aggregate_id", "event_type", "payload")
 ALL_BUCKETS = frozenset(range(BUCKETS))
 
 
-class FullStore(Store, AdminStore, LogStore, Protocol):
+class FullStore(Store, AdminStore, LogStore, Operations, Protocol):
     """What an adapter is: all ports in one object."""
 
 
