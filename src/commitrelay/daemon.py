@@ -11,18 +11,23 @@ import logging
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal, TypeVar
 
 from commitrelay import registry
+from commitrelay.dead_letters import BuryingStore, DeadLetters
 from commitrelay.errors import ConfigError, StoreUnreachable
 from commitrelay.format.choice import composer
+from commitrelay.monitor import Monitor
 from commitrelay.options import RelayOptions
+from commitrelay.publisher import Publisher
 from commitrelay.relay import Relay
 from commitrelay.retry import Backoff, RetryPolicy
 from commitrelay.route import Route
 from commitrelay.settings import LaneSettings, Settings
+from commitrelay.store import Store
+from commitrelay.systemd import Systemd
 from commitrelay.urls import redact, scheme_of
 
 logger = logging.getLogger("commitrelay.daemon")
@@ -48,9 +53,12 @@ class Daemon:
     def __init__(self, settings: Settings, *, until: Until = "stopped") -> None:
         self._settings = settings
         self._lanes = settings.lanes()
+        self._monitor = Monitor(settings, self._lanes) if until == "stopped" else None
         self._relays = [
-            relay_of(lane, until, purges=number == 0) for number, lane in enumerate(self._lanes)
+            relay_of(lane, until, purges=number == 0, monitor=self._monitor)
+            for number, lane in enumerate(self._lanes)
         ]
+        self._systemd = Systemd()
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._running: list[Relay] = []
@@ -65,17 +73,27 @@ class Daemon:
                 task.cancel()
             return
         logger.info("stopping: finishing what is in flight; signal again to cancel")
+        self._systemd.stopping()
         self._stop_relays()
 
     async def run(self) -> Totals:
         """Relay until stopped or, for jobs, until done; the first failure stops every lane."""
         self._log_start()
+        if self._monitor is not None:
+            await self._monitor.open()
         self._tasks = [
             asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")
             for lane, relay in zip(self._lanes, self._relays, strict=True)
         ]
-        with _signals(self.stop):
-            await self._finish()
+        watchdog = asyncio.create_task(self._systemd.watch(), name="watchdog")
+        try:
+            with _signals(self.stop):
+                self._systemd.ready(f"relaying {len(self._lanes)} lanes")
+                await self._finish()
+        finally:
+            watchdog.cancel()
+            if self._monitor is not None:
+                await self._monitor.close()
         totals = self._totals()
         logger.info("relay stopped", extra=totals.counts)
         return totals
@@ -164,19 +182,49 @@ def relay_options(lane: LaneSettings, until: Until, *, purges: bool) -> RelayOpt
     )
 
 
-def relay_of(lane: LaneSettings, until: Until = "stopped", *, purges: bool = True) -> Relay:
+def relay_of(
+    lane: LaneSettings,
+    until: Until = "stopped",
+    *,
+    purges: bool = True,
+    monitor: Monitor | None = None,
+) -> Relay:
     """The relay of one lane, with a database adapter and a publisher of its own."""
     chosen = lane.settings
     # What [routes] does not name goes where `topic` says.
     route = Route({"*": chosen.topic, **chosen.routes})
-    publish = chosen.required("publish")
+    url = chosen.required("publish")
+    database = _database(lane)
+    store: Store = database
+    publisher = registry.publisher(url, chosen.publisher_options())
+    letters = _dead_letters(lane, publisher)
+    if monitor is not None:
+        store = monitor.store(lane.name, store)
+        publisher = monitor.publisher(lane.name, url, publisher)
+    if letters is not None:
+        store = BuryingStore(store, letters, archive=database)
     return Relay(
-        _database(lane),
-        registry.publisher(publish, chosen.publisher_options()),
+        store,
+        publisher,
         relay_options(lane, until, purges=purges),
-        compose=composer(chosen.format, route, scheme=scheme_of(publish), options=chosen.options),
+        compose=composer(chosen.format, route, scheme=scheme_of(url), options=chosen.options),
         name=chosen.relay_name,
     )
+
+
+def _dead_letters(lane: LaneSettings, publisher: Publisher) -> DeadLetters | None:
+    chosen = lane.settings
+    if chosen.dead_letter_topic is None:
+        return None
+    if chosen.dead_letter_publish is not None:
+        chosen = replace(chosen, publish=chosen.dead_letter_publish)
+    elif publisher.capabilities.one_owner:
+        raise ConfigError(
+            f"{publisher} lets only one sender at a time in: name another one for dead letters "
+            "with dead_letter_publish"
+        )
+    other = registry.publisher(chosen.required("publish"), chosen.publisher_options())
+    return DeadLetters(other, lane.settings.dead_letter_topic or "", lane.name)
 
 
 def _database(lane: LaneSettings) -> registry.Database:

@@ -17,6 +17,7 @@ from commitrelay.handles import run_on, run_on_async
 from commitrelay.mysql_add import MysqlAdd
 from commitrelay.sql import Names
 from commitrelay.statement import Dialect, Style, statement
+from commitrelay.tracing import Tracing
 
 MAX_PAYLOAD_BYTES = 1_048_576
 MAX_EVENTS_PER_CALL = 3_000
@@ -65,7 +66,8 @@ class Outbox:
     ``schema`` and ``prefix`` name the tables as in ``commitrelay init``. A payload of more than
     ``max_payload_bytes`` is refused. With ``serialize_keys``, transactions that add events of
     the same aggregate wait for each other from ``add`` to commit, so that order holds even if
-    the aggregate itself is written or locked after the event.
+    the aggregate itself is written or locked after the event. With ``tracing``, every event gets
+    a `create` span of OpenTelemetry, whose context travels in its headers.
     """
 
     def __init__(
@@ -75,11 +77,13 @@ class Outbox:
         prefix: str = "outbox",
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
         serialize_keys: bool = False,
+        tracing: bool = False,
     ) -> None:
         self.names = Names(schema, prefix)
         self.max_payload_bytes = max_payload_bytes
         self.serialize_keys = serialize_keys
         self._mysql = MysqlAdd(self.names)
+        self._tracing = Tracing() if tracing else None
 
     def add(self, handle: object, *events: Event) -> Added:
         """Write the events in one statement, in the transaction that is open on ``handle``.
@@ -108,6 +112,8 @@ class Outbox:
                 f"{len(events):,} events were given, one call takes at most "
                 f"{MAX_EVENTS_PER_CALL:,}: add them in several calls of the same transaction"
             )
+        if self._tracing is not None:
+            events = self._tracing.created(events)
         return [as_row(event, self.max_payload_bytes) for event in events]
 
     def _add(self, rows: list[Row], dialect: Dialect, style: Style) -> Conversation[int]:

@@ -12,7 +12,19 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from commitrelay.errors import ConfigError
-from commitrelay.kinds import Choice, Duration, Integer, Kind, Listing, Number, Text, hint
+from commitrelay.kinds import (
+    Address,
+    Choice,
+    Duration,
+    HostPort,
+    Integer,
+    Kind,
+    Listing,
+    Number,
+    Size,
+    Text,
+    hint,
+)
 from commitrelay.sql import Names
 from commitrelay.urls import scheme_of
 
@@ -20,7 +32,18 @@ DEFAULT_FILE = "commitrelay.toml"
 CONFIG_VARIABLE = "COMMITRELAY_CONFIG"
 DEFAULT_LANE = "default"
 
-EVERY = ("init", "sql", "run", "status", "list", "show")
+EVERY = (
+    "init",
+    "sql",
+    "run",
+    "status",
+    "list",
+    "show",
+    "tail",
+    "lanes",
+    "purge",
+    "doctor",
+)
 OPTION_TABLES = {
     "publisher": "options of the publisher, whichever it is",
     "kafka": "options of the Kafka client, by librdkafka's names",
@@ -80,7 +103,8 @@ class Declaration:
         return "" if self.default in ((), "") else self._shown_default()
 
     def _shown_default(self) -> str:
-        if self.default is None and not (isinstance(self.kind, Duration) and self.kind.never):
+        never = isinstance(self.kind, Size) or (isinstance(self.kind, Duration) and self.kind.never)
+        if self.default is None and not never:
             return ""
         return self.kind.show(self.default)
 
@@ -109,6 +133,13 @@ class Settings:
         group="Database",
         commands=EVERY,
     )
+    database_file: str | None = setting(
+        None,
+        "File that holds the database URL, such as a mounted secret; only --database goes before.",
+        Text("FILE"),
+        group="Database",
+        commands=EVERY,
+    )
     schema: str | None = setting(
         None,
         "Schema that holds the outbox tables (PostgreSQL); default: the connection's own.",
@@ -129,6 +160,12 @@ class Settings:
         Text("URL"),
         group="Broker",
         per_lane=True,
+    )
+    publish_file: str | None = setting(
+        None,
+        "File that holds the publish URL, such as a mounted secret; only --publish goes before.",
+        Text("FILE"),
+        group="Broker",
     )
     topic: str = setting(
         "{aggregate_type|lower}.events",
@@ -189,6 +226,20 @@ class Settings:
         group="Delivery",
         per_lane=True,
     )
+    dead_letter_topic: str | None = setting(
+        None,
+        "Where an event that runs out of attempts is sent as well, as a template; default: nowhere.",
+        Text("TEMPLATE"),
+        group="Delivery",
+        per_lane=True,
+    )
+    dead_letter_publish: str | None = setting(
+        None,
+        "Broker for dead letters; default: the one that refused them.",
+        Text("URL"),
+        group="Delivery",
+        per_lane=True,
+    )
     batch_size: int = setting(
         1000,
         "Events that are read from the database at a time.",
@@ -222,6 +273,7 @@ class Settings:
         "Delivered events are deleted at this age, or never.",
         Duration(never=True),
         group="Pace",
+        commands=("run", "purge"),
     )
     relay_name: str | None = setting(
         None,
@@ -240,6 +292,66 @@ class Settings:
         "text, json (one object per line), or auto: text on a terminal, json elsewhere.",
         Choice(("auto", "text", "json"), "FORMAT"),
         group="Log",
+    )
+    metrics_listen: HostPort | None = setting(
+        HostPort("127.0.0.1", 9464),
+        "Where /metrics, /livez and /readyz are served, or none.",
+        Address(),
+        group="Monitoring",
+    )
+    tracing: str = setting(
+        "off",
+        "on: a span of OpenTelemetry for each batch that is sent, linked to the events in it.",
+        Choice(("on", "off")),
+        group="Monitoring",
+    )
+    alert_webhook: str | None = setting(
+        None,
+        "Where alerts are posted: https://host/path#secret=whsec_…; they are always logged.",
+        Text("URL"),
+        group="Alerts",
+    )
+    alert_command: str | None = setting(
+        None,
+        "Program that is run for each alert, with the alert as JSON on its standard input.",
+        Text("COMMAND"),
+        group="Alerts",
+    )
+    alert_lag: float | None = setting(
+        300.0,
+        "Alert when the oldest event has waited for longer than this.",
+        Duration(never=True),
+        group="Alerts",
+    )
+    alert_standing: float | None = setting(
+        120.0,
+        "Alert when events wait and none was delivered for longer than this.",
+        Duration(never=True),
+        group="Alerts",
+    )
+    alert_table_size: int | None = setting(
+        10 * 10**9,
+        "Alert when log and queue are larger than this.",
+        Size(),
+        group="Alerts",
+    )
+    alert_slot_lag: int | None = setting(
+        10**9,
+        "Alert when PostgreSQL keeps more than this for a replication slot.",
+        Size(),
+        group="Alerts",
+    )
+    alert_reminder: float | None = setting(
+        3600.0,
+        "Remind of an alert that goes on after this time.",
+        Duration(never=True, minimum=1.0),
+        group="Alerts",
+    )
+    alert_interval: float = setting(
+        15.0,
+        "How often to look for something to alert about.",
+        Duration(minimum=0.05),
+        group="Alerts",
     )
     # What only the file can say.
     routes: Mapping[str, Any] = field(default_factory=dict)
