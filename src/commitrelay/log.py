@@ -61,8 +61,10 @@ class LogStore(Protocol):
     async def count_act(self, audit: int, events: int) -> None:
         """Add to the number of events that the act of an audit row has changed."""
 
-    async def read_events(self, seqs: Sequence[int]) -> Sequence[EventRecord]:
-        """These events in seq order, with their payloads and deliveries."""
+    async def read_events(
+        self, seqs: Sequence[int], *, payloads: bool = True
+    ) -> Sequence[EventRecord]:
+        """Those of these events that are there, in seq order, with their deliveries."""
 
     async def end_of_log(self) -> Position: ...
 

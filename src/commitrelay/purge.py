@@ -81,8 +81,9 @@ class Purge:
             await self._write_away(seqs, done)
             if told is not None:
                 await told(done)
-        while await self._trim() == self._page:
-            await asyncio.sleep(self._pause_seconds)
+        trimmed = self._page
+        while trimmed == self._page:
+            trimmed = await self._trim()
         return done
 
     async def count(self, cap: int) -> int:

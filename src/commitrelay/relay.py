@@ -27,7 +27,7 @@ from typing import Self
 
 from commitrelay.errors import BrokerUnreachable, ConfigError, LeaseLost, StoreUnreachable
 from commitrelay.format import Composer, Plain
-from commitrelay.leases import ALL_BUCKETS, Leases
+from commitrelay.leases import MIN_LEASE_SHARE, ALL_BUCKETS, Leases
 from commitrelay.maintenance import purge_forever
 from commitrelay.options import RelayOptions, RelayStats
 from commitrelay.outage import Outage
@@ -207,11 +207,11 @@ class Relay:
                 f"{self._publisher} lets only one relay deliver at a time: use strategy leader"
             )
         timeout = self._publisher.delivery_timeout_seconds
-        if self.options.lease_seconds < 1.5 * timeout:
+        if self.options.lease_seconds < MIN_LEASE_SHARE * timeout:
             raise ConfigError(
                 f"a lease of {self.options.lease_seconds:g} s is too short for a delivery "
                 f"timeout of {timeout:g} s, another relay could take over in mid-delivery: "
-                f"make the lease at least {1.5 * timeout:g} s, or the timeout shorter"
+                f"make the lease at least {MIN_LEASE_SHARE * timeout:g} s, or the timeout shorter"
             )
 
     async def _patiently(self, what: str, attempt: Callable[[], Awaitable[None]]) -> bool:

@@ -160,6 +160,7 @@ class Settings:
         Text("URL"),
         group="Broker",
         per_lane=True,
+        commands=("run", "doctor"),
     )
     publish_file: str | None = setting(
         None,
@@ -173,6 +174,7 @@ class Settings:
         Text("TEMPLATE"),
         group="Broker",
         per_lane=True,
+        commands=("run", "doctor"),
     )
     format: Literal["plain", "cloudevents", "cloudevents-structured", "debezium"] = setting(
         "plain",
@@ -182,12 +184,14 @@ class Settings:
         Choice(("plain", "cloudevents", "cloudevents-structured", "debezium")),
         group="Broker",
         per_lane=True,
+        commands=("run", "doctor"),
     )
     lane: tuple[str, ...] = setting(
         (),
         "Lanes to run; default: all [[lanes]] of the file, or the lane named default.",
         Listing(Text("NAME"), "NAME,…"),
         group="Delivery",
+        commands=("run", "doctor"),
     )
     strategy: Literal["partitioned", "leader", "competing"] = setting(
         "partitioned",
@@ -218,6 +222,7 @@ class Settings:
         Listing(Duration(), "1s,5s,…"),
         group="Delivery",
         per_lane=True,
+        commands=("run", "doctor"),
     )
     retry_jitter: float = setting(
         0.2,
@@ -267,6 +272,7 @@ class Settings:
         Duration(minimum=0.1),
         group="Pace",
         per_lane=True,
+        commands=("run", "doctor"),
     )
     retention: float | None = setting(
         7 * 86400.0,
