@@ -3,7 +3,7 @@
 The adapters under `stores/` implement it beside `Store` and `AdminStore`. Four rules hold:
 
 * An audit row is committed before anything is changed; which events an act changed is written in
-  the same transaction as the change.
+  the same transaction as the change. One act changes an event of a lane once.
 * Every change is a compare-and-set: an event that is not in the state that the operator saw, or
   that a relay may have in hand, is left alone and not counted.
 * Nothing that blocked its key becomes pending: a sweep under way may have read past it, and a later
@@ -178,7 +178,10 @@ class Operations(Protocol):
         """
 
     async def edit_event(self, audit: int, target: Target, new: Version, *, edits: int) -> bool:
-        """Change a dead event and keep what it was, if it has been edited so often; whether it was."""
+        """Change a dead event, unless it was edited since, and keep what it was; whether it was.
+
+        `edits` is how often it had been edited when the operator looked.
+        """
 
     async def find_in_log(
         self,

@@ -18,9 +18,10 @@ from commitrelay.testing.store_cases.monitoring import Monitoring
 from commitrelay.testing.store_cases.operating import Operating
 from commitrelay.testing.store_cases.scene import Scene, StoreHarness, opened, scenario
 from commitrelay.testing.store_cases.settling import Settling
+from commitrelay.testing.store_cases.steering import Steering
 
 __all__ = ["Scene", "StoreHarness", "StoreSuite", "opened", "scenario"]
 
 
-class StoreSuite(Claiming, Settling, Leasing, Competing, Operating, Monitoring):
+class StoreSuite(Claiming, Settling, Leasing, Competing, Operating, Steering, Monitoring):
     """All cases, on the store that the fixture `harness` makes."""

@@ -185,10 +185,12 @@ SELECT
     head.due_at, head.last_error,
     coalesce((SELECT min(a.at) FROM @attempt AS a WHERE a.seq = head.seq AND a.lane = %(lane)s),
              e.created_at),
-    (SELECT count(*) FROM (
-        SELECT 1 FROM @queue AS w FORCE INDEX (@@queue_blockers)
-        WHERE w.lane = %(lane)s AND w.blocking_key = head.key AND w.seq > head.seq
-        LIMIT %(cap)s) AS capped)
+    (SELECT count(*) FROM @queue AS w FORCE INDEX (@@queue_blockers)
+     WHERE w.lane = %(lane)s AND w.blocking_key = head.key AND w.seq > head.seq
+       AND w.seq < coalesce(
+           (SELECT x.seq FROM @queue AS x FORCE INDEX (@@queue_blockers)
+            WHERE x.lane = %(lane)s AND x.blocking_key = head.key AND x.seq > head.seq
+            ORDER BY x.seq LIMIT %(cap)s, 1), 9223372036854775807))
 FROM (
     SELECT (SELECT q.seq FROM @queue AS q FORCE INDEX (@@queue_blockers)
             WHERE q.lane = %(lane)s AND q.blocking_key = blocked.k

@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
 from commitrelay.log import LogStore
-from commitrelay.purge import Purge
 from commitrelay.operations import Operations
+from commitrelay.purge import Purge
 from commitrelay.sql import Names
 from commitrelay.store import (
     BUCKETS,
