@@ -27,7 +27,7 @@ from typing import Self
 
 from commitrelay.errors import BrokerUnreachable, ConfigError, LeaseLost, StoreUnreachable
 from commitrelay.format import Composer, Plain
-from commitrelay.leases import MIN_LEASE_SHARE, ALL_BUCKETS, Leases
+from commitrelay.leases import ALL_BUCKETS, MIN_LEASE_SHARE, Leases
 from commitrelay.maintenance import purge_forever
 from commitrelay.options import RelayOptions, RelayStats
 from commitrelay.outage import Outage

@@ -74,9 +74,9 @@ COMMAND = Command(
     summary="Look for what goes wrong in practice.",
     description="""
         Checks database, brokers and settings for what is known to go wrong, and says for each
-        thing that it finds what to do. It changes nothing in the database and sends no event. Give it the settings
-        of the relay: the same file, the same environment. Exit code 1 if something was found, or
-        could not be looked at.
+        thing that it finds what to do. It changes nothing in the database and sends no event. Give
+        it the settings of the relay: the same file, the same environment. Exit code 1 if something
+        was found, or could not be looked at.
     """,
     run=run,
     options=(
