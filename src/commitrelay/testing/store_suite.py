@@ -19,9 +19,10 @@ from commitrelay.testing.store_cases.operating import Operating
 from commitrelay.testing.store_cases.scene import Scene, StoreHarness, opened, scenario
 from commitrelay.testing.store_cases.settling import Settling
 from commitrelay.testing.store_cases.steering import Steering
+from commitrelay.testing.store_cases.upkeep import Upkeep
 
 __all__ = ["Scene", "StoreHarness", "StoreSuite", "opened", "scenario"]
 
 
-class StoreSuite(Claiming, Settling, Leasing, Competing, Operating, Steering, Monitoring):
+class StoreSuite(Claiming, Settling, Leasing, Competing, Operating, Steering, Monitoring, Upkeep):
     """All cases, on the store that the fixture `harness` makes."""
