@@ -194,7 +194,7 @@ class BuryingStore(WrappedStore):
             history = await self._history(failure.seq)
             return self._letters.message(record, failure, relay, history)
         except CommitrelayError as error:
-            logger.error(  # noqa: TRY400
+            logger.error(
                 "event %s of %s cannot be a dead letter: %s", record.id, record.aggregate_id, error
             )
             return None

@@ -7,7 +7,7 @@ ids, keys or texts of errors.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -83,18 +83,14 @@ class Histogram(Metric):
         self._counts(labels)[bisect_left(self._bounds, value)] += 1
         self._values[labels] = self._values.get(labels, 0.0) + value
 
-    def observe_all(self, values: list[float], *labels: str) -> None:
-        """Many at a time, for less than many times one: they are sorted, and cut at the bounds."""
-        values.sort()
+    def observe_counts(self, cumulative: Sequence[int], total: float, *labels: str) -> None:
+        """Many at a time: how many values were at most each bound, then all; and their sum."""
         counts = self._counts(labels)
         below = 0
-        for number, bound in enumerate(self._bounds):
-            up_to = bisect_right(values, bound, below)
+        for number, up_to in enumerate(cumulative):
             counts[number] += up_to - below
             below = up_to
-            if below == len(values):
-                break
-        self._values[labels] = self._values.get(labels, 0.0) + sum(values)
+        self._values[labels] = self._values.get(labels, 0.0) + total
 
     def touch(self, *labels: str) -> None:
         """Show the series before anything was observed."""

@@ -233,7 +233,7 @@ class Settings:
     )
     dead_letter_topic: str | None = setting(
         None,
-        "Where an event that runs out of attempts is sent as well, as a template; default: nowhere.",
+        "Topic to which an event is sent as well that runs out of attempts, as a template.",
         Text("TEMPLATE"),
         group="Delivery",
         per_lane=True,
@@ -299,7 +299,7 @@ class Settings:
         Choice(("auto", "text", "json"), "FORMAT"),
         group="Log",
     )
-    metrics_listen: HostPort | None = setting(
+    metrics_listen: HostPort | None = setting(  # noqa: RUF009
         HostPort("127.0.0.1", 9464),
         "Where /metrics, /livez and /readyz are served, or none.",
         Address(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 
 import pytest
@@ -115,10 +116,8 @@ def test_slow_clients_and_crowds_are_hung_up_on(monkeypatch: pytest.MonkeyPatch)
         for _reader, writer in crowd:
             writer.write(b"GET /li")
         for reader, writer in crowd:
-            try:
+            with suppress(ConnectionError):
                 assert await reader.read() == b""
-            except ConnectionError:
-                pass
             writer.close()
         assert b"200 OK" in await ask(endpoint, get("/livez"))
 

@@ -1,4 +1,4 @@
-"""Incidents: findings that go on, and the notices that tell of them: once, again, and at the end."""
+"""Incidents: findings that go on, and the notices of them: once, as a reminder, and at the end."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Outgoing:
                     self._told_trouble = True
                 return
             except CommitrelayError as error:
-                logger.error("alert %s cannot be delivered: %s", notice.id, error)  # noqa: TRY400
+                logger.error("alert %s cannot be delivered: %s", notice.id, error)
             self._told_trouble = False
             if self._waiting and self._waiting[0] is notice:
                 self._waiting.popleft()
