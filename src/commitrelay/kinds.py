@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, NamedTuple, Protocol
 
@@ -172,6 +173,30 @@ class Address:
             return NONE
         host = f"[{value.host}]" if ":" in value.host else value.host
         return f"{host}:{value.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time: 2026-11-15T20:30 (the machine's zone), 2026-11-15T20:30Z, or 2h for two hours ago."""
+
+    metavar: str = "TIME"
+
+    def parse(self, value: object) -> datetime:
+        text = value.strip() if isinstance(value, str) else ""
+        ago = _DURATION.fullmatch(text)
+        if ago is not None:
+            seconds = float(ago["number"]) * _UNIT_SECONDS[ago["unit"]]
+            return datetime.now(UTC) - timedelta(seconds=seconds)
+        try:
+            return datetime.fromisoformat(text).astimezone(UTC)
+        except (ValueError, OverflowError):
+            examples = "2026-11-15T20:30, 2026-11-15T20:30Z, or 2h for two hours ago"
+            raise ValueError(
+                f"must be a time such as {examples}, not {_described(value)}"
+            ) from None
+
+    def show(self, value: datetime) -> str:
+        return value.isoformat()
 
 
 @dataclass(frozen=True, slots=True)

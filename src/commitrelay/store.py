@@ -314,6 +314,10 @@ class Delivery:
     waits_for_seq: int | None  # the event of the same key that it is stuck behind
 
 
+UNREADABLE_HEADERS = "(not an object of strings)"
+"""The name under which an event's record shows headers that a plain INSERT got wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class EventRecord:
     """One event of the log, with where it stands in every lane."""

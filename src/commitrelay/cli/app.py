@@ -11,13 +11,23 @@ from typing import Any, NoReturn
 
 from commitrelay import __version__
 from commitrelay.cli import (
+    audit,
+    blocked,
     demo,
+    discard,
     doctor,
+    drain,
+    edit,
     help,
     init,
     lanes,
     list,
+    pause,
     purge,
+    replay,
+    resolve,
+    resume,
+    retry,
     run,
     show,
     sql,
@@ -32,7 +42,12 @@ from commitrelay.urls import scrub
 
 COMMANDS: tuple[Command, ...] = tuple(
     module.COMMAND
-    for module in (demo, init, sql, run, status, list, show, tail, lanes, purge, doctor)
+    for module in (
+        *(demo, init, sql, run),
+        *(status, list, show, blocked, tail, audit, doctor),
+        *(retry, edit, discard, resolve, replay),
+        *(lanes, pause, resume, drain, purge),
+    )
 )
 TRACEBACK_FLAG = "--traceback"
 TRACEBACK_VARIABLE = "COMMITRELAY_TRACEBACK"
@@ -68,7 +83,8 @@ def parser_of(command: Command) -> Parser:
         elif option.kind is None:
             parser.add_argument(option.flag, dest=option.name, action="store_true")
         else:
-            parser.add_argument(option.flag, dest=option.name)
+            action = "append" if option.arity == "*" else "store"
+            parser.add_argument(option.flag, dest=option.name, action=action)
     for item in command.settings:
         parser.add_argument(item.flag, dest=item.name)
     parser.add_argument("-h", "--help", action="store_true", dest="help")
