@@ -50,7 +50,8 @@ async def _add(request: Request, database: Database, name: str) -> None:
         "aggregate_types": request.options["aggregate_types"],
         "event_types": request.options["event_types"],
     }
-    await database.begin_act(Act(actor(), "add lane", name, filters))
+    if name not in (lane.name for lane in await database.lanes()):  # else it is refused
+        await database.begin_act(Act(actor(), "add lane", name, filters))
     await database.add_lane(name, **filters)
 
 
