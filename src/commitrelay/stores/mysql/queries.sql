@@ -400,10 +400,12 @@ JOIN @event AS e ON e.seq = listed.seq
 ORDER BY e.seq DESC;
 
 -- list_settled: events that left a lane's queue with this verdict and match, newest first.
+-- What was added after the newest settled event, such as a long backlog, is not looked at.
 SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type,
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < %(before_seq)s
+  AND e.seq < ((SELECT max(d.page) FROM @delivery AS d) + 1) << 12
   AND e.seq > %(above_seq)s
   AND (%(aggregate_type)s IS NULL OR e.aggregate_type = %(aggregate_type)s)
   AND (%(aggregate_id)s IS NULL OR e.aggregate_id = %(aggregate_id)s)

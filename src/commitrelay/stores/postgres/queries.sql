@@ -532,10 +532,12 @@ ORDER BY e.seq DESC
 LIMIT %(limit)s;
 
 -- list_settled: events that left a lane's queue with this verdict and match, newest first.
+-- What was added after the newest settled event, such as a long backlog, is not looked at.
 SELECT e.seq, e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type,
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < %(before_seq)s
+  AND e.seq <= (SELECT d.largest FROM @delivery AS d ORDER BY d.largest DESC LIMIT 1)
   AND e.seq > %(above_seq)s
   AND (%(aggregate_type)s::text IS NULL OR e.aggregate_type = %(aggregate_type)s)
   AND (%(aggregate_id)s::text IS NULL OR e.aggregate_id = %(aggregate_id)s)

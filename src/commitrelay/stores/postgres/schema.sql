@@ -76,6 +76,7 @@ CREATE TABLE IF NOT EXISTS @delivery (
 CREATE INDEX IF NOT EXISTS @@delivery_seqs
     ON @delivery USING gist (int8range(smallest, largest, '[]'));
 CREATE INDEX IF NOT EXISTS @@delivery_at ON @delivery (lane, at);
+CREATE INDEX IF NOT EXISTS @@delivery_largest ON @delivery (largest);
 
 -- Who owns which buckets of a lane, until when. Tokens come from a sequence and only grow.
 CREATE SEQUENCE IF NOT EXISTS @token AS bigint;

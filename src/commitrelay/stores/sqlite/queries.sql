@@ -277,10 +277,12 @@ ORDER BY e.seq DESC
 LIMIT :limit;
 
 -- list_settled: events that left a lane's queue with this verdict and match, newest first.
+-- What was added after the newest settled event, such as a long backlog, is not looked at.
 SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type, e.headers,
        e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < :before_seq
+  AND e.seq < ((SELECT max(d.smallest >> 12) FROM @delivery AS d) + 1) << 12
   AND e.seq > :above_seq
   AND (:aggregate_type IS NULL OR e.aggregate_type = :aggregate_type)
   AND (:aggregate_id IS NULL OR e.aggregate_id = :aggregate_id)

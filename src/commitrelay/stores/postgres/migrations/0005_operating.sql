@@ -1,5 +1,8 @@
 -- What operators did, failed attempts, and what was edited.
 
+-- Lists of what was published begin at the newest settled event.
+CREATE INDEX IF NOT EXISTS @@delivery_largest ON @delivery (largest);
+
 -- What operators did, written before they did it: `events` grows with what was changed.
 CREATE TABLE IF NOT EXISTS @audit (
     id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
