@@ -128,4 +128,7 @@ def _header(url: str) -> bytes:
     if not url.startswith("sqlite:///"):
         return b""
     path = Path(url.removeprefix("sqlite:///"))
-    return path.open("rb").read(20) if path.is_file() else b""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(20)
