@@ -27,8 +27,8 @@ class Revision:
         payload = old_payload if self.payload is None else self.payload
         content_type = self.content_type or event.content_type
         headers = self._headers(event)
-        before = (old_payload, event.content_type, event.headers)
-        if (payload, content_type, headers) == before:
+        touches_headers = bool(self.set_headers or self.remove_headers)
+        if (payload, content_type) == (old_payload, event.content_type) and not touches_headers:
             raise CommitrelayError(f"event {event.id} stays as it is: nothing was edited")
         _check_json(event, payload, content_type)
         checked = Event(  # whatever an application may not add, an operator may not make
