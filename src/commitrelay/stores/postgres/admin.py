@@ -27,7 +27,7 @@ from commitrelay.store import (
 )
 from commitrelay.stores.migration import latest, migrations
 from commitrelay.stores.moments import SLACK, floor_of_time
-from commitrelay.stores.postgres.link import Link, checked_url
+from commitrelay.stores.postgres.link import READING_SETTINGS, Link, checked_url
 from commitrelay.stores.status import COUNT_CAP, counts_by_name, list_query
 from commitrelay.stores.text import readable_headers
 from commitrelay.urls import redact
@@ -50,7 +50,12 @@ class PostgresAdmin:
         self._names = names or Names()
         self._sql = queries("postgres", self._names)
         self._prepare_threshold = prepare_threshold
-        self._reads = Link(self._url, prepare_threshold=None)
+        keeps_session = prepare_threshold is not None
+        self._reads = Link(
+            self._url,
+            prepare_threshold=None,
+            settings=READING_SETTINGS if keeps_session else None,
+        )
         self._links = [self._reads]
 
     async def open(self) -> None:
