@@ -1,11 +1,13 @@
 """An incident from the first refusal to the last delivery, with nothing but the real program.
 
 A broker refuses one order's event. Operators see which key stands still and what waits behind it,
-mend the event, and try it again; the order of the key holds, and the event tells its story.
+mend the event, and try it again; the order of the key holds, and the event tells its story. An
+alert has told them, and another one tells that it is over.
 """
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 from aiohttp import web
+from standardwebhooks import Webhook
 
 from commitrelay import Event
 from tests.acceptance.cli import as_json, start, succeed
@@ -23,6 +26,7 @@ from tests.support.webhooks import Hook, Receiver
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
+SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo="
 
 
 def eventually(ask: Callable[[], T | None]) -> T:
@@ -51,6 +55,14 @@ def broker() -> Iterator[Receiver]:
     receiver.close()
 
 
+@pytest.fixture
+def pager() -> Iterator[Receiver]:
+    """Who is woken by alerts."""
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest) -> str:
     if request.param == "sqlite":
@@ -62,10 +74,12 @@ def database(request: pytest.FixtureRequest) -> str:
 
 
 @contextmanager
-def relay(database: str, broker: Receiver) -> Iterator[None]:
+def relay(database: str, broker: Receiver, pager: Receiver) -> Iterator[None]:
     program = start(
         *("run", "--database", database, "--publish", f"{broker.url}/events#allow_private=true"),
         *("--retry-delays", "50ms", "--relay-name", "relay-1", "--log-level", "error"),
+        *("--alert-webhook", f"{pager.url}/#allow_private=true&secret={SECRET}"),
+        *("--alert-interval", "200ms", "--metrics-listen", "none"),
     )
     try:
         yield
@@ -82,7 +96,7 @@ def paid(order: int, *totals: int) -> list[Event]:
 
 
 def test_from_the_first_refusal_to_the_last_delivery(
-    database: str, broker: Receiver, tmp_path: Path
+    database: str, broker: Receiver, pager: Receiver, tmp_path: Path
 ) -> None:
     def ask(*arguments: str, **options: Any) -> Any:
         return as_json(*arguments, "--database", database, COMMITRELAY_ACTOR="alice", **options)
@@ -90,10 +104,21 @@ def test_from_the_first_refusal_to_the_last_delivery(
     def taken(order: str) -> list[str]:
         return [hook.headers["webhook-id"] for hook in broker.taken if hook.key == order]
 
-    with relay(database, broker):
+    def alert(number: int) -> dict[str, Any]:
+        hook = eventually(lambda: len(pager.taken) > number and pager.taken[number])
+        Webhook(SECRET).verify(hook.body, hook.headers)
+        told: dict[str, Any] = json.loads(hook.body)
+        return told
+
+    with relay(database, broker, pager):
         bad, *waiting = add(database, *paid(1, -10, 20, 30))
         others = add(database, *paid(2, 1, 2))
         eventually(lambda: taken("2") == others)
+
+        raised = alert(0)
+        assert (raised["status"], raised["alert"]) == ("raised", "dead_letter")
+        assert raised["lane"] == "default"
+        assert [(dead["id"], dead["aggregate_id"]) for dead in raised["events"]] == [(bad, "1")]
 
         def standing() -> Any:
             keys = ask("blocked")["keys"]
@@ -134,4 +159,9 @@ def test_from_the_first_refusal_to_the_last_delivery(
         assert moments == sorted(moments)
         acts = ask("audit")["acts"]
         assert [(act["action"], act["events"]) for act in acts] == [("retry", 1), ("edit", 1)]
+
+        cleared = alert(1)
+        assert (cleared["status"], cleared["alert"]) == ("cleared", "dead_letter")
+        assert cleared["incident"] == raised["incident"]
+    assert len(pager.taken) == 2
     assert taken("2") == others

@@ -19,7 +19,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from commitrelay import Event, Outbox
-from tests.acceptance.cli import start, succeed
+from tests.acceptance.cli import commitrelay, start, succeed
 from tests.support.webhooks import Receiver
 
 T = TypeVar("T")
@@ -181,3 +181,34 @@ def test_a_dead_letter_is_sent_and_alerted_until_it_is_gone(outbox: str, tmp_pat
     assert headers["dead-letter-attempts"] == "2"
     assert headers["dead-letter-lane"] == "default"
     assert [each["attempt"] for each in json.loads(headers["dead-letter-history"])] == [1]
+
+
+def test_systemd_is_told(outbox: str, tmp_path: Path) -> None:
+    """Ready, alive and stopping, over the socket that systemd would listen on."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(PATIENCE_SECONDS)
+        watched = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "1500000"}
+        arguments = ("--database", outbox, "--publish", f"file://{tmp_path}/topics")
+        with running(*arguments, "--metrics-listen", "none", **watched):
+            told = [manager.recv(1000) for _ in range(3)]
+            assert sorted(each.split(b"\n")[0] for each in told) == [
+                b"READY=1",
+                b"WATCHDOG=1",
+                b"WATCHDOG=1",
+            ]
+        while not told[-1].startswith(b"STOPPING=1"):
+            told.append(manager.recv(1000))
+
+
+def test_a_port_that_is_taken_matters_only_if_it_was_chosen(outbox: str, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        arguments = ("--database", outbox, "--publish", f"file://{tmp_path}/topics")
+        done = commitrelay("run", *arguments, "--metrics-listen", where)
+        assert done.returncode == 2
+        assert f"cannot listen on {where}" in done.stderr
+        job = commitrelay("run", *arguments, "--metrics-listen", where, "--once")
+        assert job.returncode == 0
