@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from commitrelay.sql import Names, queries
-from commitrelay.store import ClaimRequest, Fence
+from commitrelay.store import ClaimRequest, EventFilter, Fence
 from commitrelay.stores.postgres.link import SESSION_SETTINGS
 from commitrelay.stores.postgres.store import PostgresStore
 from commitrelay.stores.sqlite.store import SqliteStore
@@ -49,6 +49,14 @@ VALUES = {
     "strategy": "'partitioned'",
     "keep": "NULL",
     "lease_seconds": "60",
+}
+
+OPERATORS_VALUES = {
+    **VALUES,
+    **dict.fromkeys(("aggregate_type", "aggregate_id", "event_type", "since", "until"), "NULL"),
+    **{"lane": "1", "before_seq": "4611686018427387904", "above_seq": "0", "limit": "50"},
+    **{"cap": "100000", "verdict": "0", "error": "NULL", "payloads": "true", "after": "1900"},
+    **{"id": "'01932b5e-7a3c-7c1e-9f50-3d1c9a4d2f10'", "after_seq": "999000"},
 }
 
 SEARCHED = {
@@ -133,8 +141,9 @@ def old_url(postgres_url: str) -> Iterator[str]:
             connection.execute("ALTER TABLE outbox_event ENABLE TRIGGER USER")
             connection.execute(
                 "INSERT INTO outbox_delivery "
-                "(smallest, largest, lane, events, verdict, relay, seqs) "
-                "SELECT i, i + 499, 1, 500, 0, 'a', array(SELECT generate_series(i, i + 499))"
+                "(smallest, largest, at, lane, events, verdict, relay, seqs) "
+                "SELECT i, i + 499, now() - interval '1 day', 1, 500, 0, 'a', "
+                "array(SELECT generate_series(i, i + 499))"
                 "FROM generate_series(1, %s, 500) AS i",
                 (HISTORY,),
             )
@@ -173,6 +182,51 @@ def test_plan_made_on_an_empty_outbox(empty: psycopg.Connection[Any], name: str)
 @pytest.mark.parametrize("name", SEARCHED)
 def test_plan_with_a_million_events_of_history(old: psycopg.Connection[Any], name: str) -> None:
     check_plan(old, name)
+
+
+OPERATORS = (
+    *("lane_status", "lane_counts", "list_events", "list_queued", "list_settled", "show_event"),
+    *("queue_rows", "journal_rows", "settled", "read_events", "added", "batches", "end_of_log"),
+    *("all_lanes", "blocked_keys"),
+)
+"""What operators ask; `status` and `list` must not get slower with the history."""
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_no_question_of_an_operator_reads_a_whole_table(old_url: str, name: str) -> None:
+    with psycopg.connect(old_url, autocommit=True) as connection:
+        text = queries("postgres", NAMES)[name].replace("{states}", "0")
+        filled = re.sub(r"%\((\w+)\)s", lambda match: OPERATORS_VALUES[match[1]], text)
+        ((plan,),) = connection.execute(f"EXPLAIN (FORMAT JSON) {filled}".encode()).fetchall()
+    found = list(nodes(plan[0]["Plan"]))
+    large = ("outbox_event", "outbox_delivery")
+    scans = [node for node in found if node["Node Type"] == "Seq Scan"]
+    assert not [node for node in scans if node["Relation Name"] in large], scans
+
+
+def test_what_was_published_is_found_below_a_long_backlog(postgres_database: str) -> None:
+    """The list begins at the newest settled event, not at the newest of all."""
+
+    async def case() -> None:
+        async with opened(PostgresHarness(postgres_database)) as scene:
+            first, *_ = scene.add(*"abc")
+            await scene.deliver(first)
+            with scene.connected() as connection:
+                scene.add(*["later"] * 2000, connection=connection)
+            where = EventFilter(status="published")
+            (event,) = await scene.store.list_events(where, before_seq=None, limit=5)
+            assert event.seq == first
+            text = queries("postgres", scene.harness.names)["list_settled"]
+            filled = re.sub(r"%\((\w+)\)s", lambda match: OPERATORS_VALUES[match[1]], text)
+            rows = scene.query(f"EXPLAIN (ANALYZE, FORMAT JSON) {filled}")
+            walked = [node for node in nodes(rows[0][0][0]["Plan"]) if is_walk(node)]
+            assert sum(node["Actual Rows"] for node in walked) <= first
+
+    asyncio.run(case())
+
+
+def is_walk(node: dict[str, Any]) -> bool:
+    return bool(node.get("Alias") == "e" and node.get("Relation Name") == "outbox_event")
 
 
 def test_an_empty_poll_costs_the_same_with_a_million_events_of_history(

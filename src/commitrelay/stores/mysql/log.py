@@ -13,7 +13,7 @@ from commitrelay.stores.mysql.admin import MysqlAdmin
 from commitrelay.stores.mysql.link import asked
 from commitrelay.stores.status import COUNT_CAP, settled_page
 
-_DELETE = (
+DELETE_STEPS = (
     "lock_log",
     "delete_completions",
     "delete_attempts",
@@ -35,7 +35,7 @@ class MysqlLog(MysqlAdmin):
         return settled_page((await self._ask("settled", values)).rows, after_seq, limit)
 
     async def delete_settled(self, seqs: Sequence[int]) -> int:
-        steps = [(self._sql[name], {"seqs": seqs}) for name in _DELETE]
+        steps = [(self._sql[name], {"seqs": seqs}) for name in DELETE_STEPS]
         return (await self._reads.transact(steps))[-1].changed if seqs else 0
 
     async def trim_journal(self, *, older_than_seconds: float, limit: int) -> int:
