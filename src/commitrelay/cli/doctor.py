@@ -59,10 +59,16 @@ def _text(reports: Sequence[Report], patient: Patient) -> str:
                 " " * 21 + _folded("→ " + finding.remedy),
             ]
     found = sum(len(report.findings) for report in reports)
-    lines += ["", f"{found} problems found." if found else "Nothing found."]
+    lines += ["", _summary(found)]
     if not patient.lanes:
         lines.append("No broker was looked at: pass --publish URL, or a settings file.")
     return "\n".join(lines)
+
+
+def _summary(found: int) -> str:
+    if not found:
+        return "Nothing found."
+    return "1 problem found." if found == 1 else f"{found} problems found."
 
 
 def _folded(text: str) -> str:
