@@ -79,14 +79,14 @@ class Daemon:
     async def run(self) -> Totals:
         """Relay until stopped or, for jobs, until done; the first failure stops every lane."""
         self._log_start()
-        if self._monitor is not None:
-            await self._monitor.open()
-        self._tasks = [
-            asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")
-            for lane, relay in zip(self._lanes, self._relays, strict=True)
-        ]
         watchdog = asyncio.create_task(self._systemd.watch(), name="watchdog")
         try:
+            if self._monitor is not None:
+                await self._monitor.open()
+            self._tasks = [
+                asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")
+                for lane, relay in zip(self._lanes, self._relays, strict=True)
+            ]
             with _signals(self.stop):
                 self._systemd.ready(f"relaying {len(self._lanes)} lanes")
                 await self._finish()

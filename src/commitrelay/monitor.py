@@ -61,6 +61,7 @@ class Monitor:
     # --- life ---------------------------------------------------------------------------------
 
     async def open(self) -> None:
+        await self._alerts.open()
         await self._listen()
         lanes = list(self._meters)
         self._watching = asyncio.create_task(

@@ -72,6 +72,8 @@ class Tower:
     async def dead_events(self, lane: str, limit: int) -> Sequence[EventRecord]:
         return ()
 
+    async def open(self) -> None: ...
+
     async def tell(self, notice: Notice) -> None:
         self.told.append(notice)
 
@@ -182,6 +184,26 @@ def test_what_became_the_duty_of_another_relay_is_not_called_over() -> None:
     assert tower.after(1) + tower.after(1) + tower.after(1) == []
 
 
+def test_a_bug_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+    tower = Tower()
+    tower.alerts._interval_seconds = 0.001
+    tower.error = RuntimeError("a bug")  # type: ignore[assignment]
+
+    async def body() -> None:
+        running = asyncio.create_task(
+            tower.alerts.run(["default"], lambda: tower.duty, lambda: True)
+        )
+        while "a bug" not in caplog.text:
+            await asyncio.sleep(0.001)
+        tower.error = None
+        tower.status = replace(CALM, counts={"dead": 1})
+        while not tower.told:
+            await asyncio.sleep(0.001)
+        running.cancel()
+
+    asyncio.run(asyncio.wait_for(body(), 30))
+
+
 def test_limits_of_never() -> None:
     tower = Tower(Limits(None, None, None, None, None))
     tower.status = replace(CALM, counts={"pending": 1}, oldest_pending_seconds=1e9)
@@ -197,6 +219,8 @@ class Moody:
     def __init__(self, *errors: Exception | None) -> None:
         self.errors = list(errors)
         self.told: list[str] = []
+
+    async def open(self) -> None: ...
 
     async def tell(self, notice: Notice) -> None:
         error = self.errors.pop(0) if self.errors else None
@@ -253,9 +277,9 @@ def test_a_command_gets_the_notice_and_no_shell(tmp_path: Path) -> None:
         asyncio.run(Command("false").tell(notice))
     with pytest.raises(CommitrelayError, match="No such file"):
         asyncio.run(Command("/nowhere/at/all").tell(notice))
-    for wrong in ("'", " "):
+    for wrong in ("'", " ", "/nowhere/at/all"):
         with pytest.raises(ConfigError):
-            Command(wrong)
+            asyncio.run(Command(wrong).open())
 
 
 def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,10 @@ class Alerts:
         self._outgoing = [Outgoing(messenger) for messenger in messengers]
         self._blind_since: float | None = None
 
+    async def open(self) -> None:
+        """See that whoever is to be told can be: what is wrong with a setting is an error now."""
+        await asyncio.gather(*(outgoing.open() for outgoing in self._outgoing))
+
     async def run(
         self,
         lanes: Collection[str],
@@ -62,7 +66,10 @@ class Alerts:
     ) -> None:
         """Look until cancelled: at the leases of `lanes`, and at all of those that are my duty."""
         while True:
-            await self.look(lanes, my_duty(), outbox=outbox())
+            try:
+                await self.look(lanes, my_duty(), outbox=outbox())
+            except Exception:
+                logger.exception("looking for alerts failed in a way that it should not")
             await asyncio.sleep(self._interval_seconds)
 
     async def look(
@@ -83,8 +90,7 @@ class Alerts:
             findings += self._blind(error)
         for notice in self._incidents.update(findings, complete=complete):
             await self._tell(notice)
-        for outgoing in self._outgoing:
-            await outgoing.flush()
+        await asyncio.gather(*(outgoing.flush() for outgoing in self._outgoing))
 
     async def close(self) -> None:
         for outgoing in self._outgoing:

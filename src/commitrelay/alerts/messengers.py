@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
+import shutil
 from collections import deque
+from contextlib import suppress
 from typing import Protocol
 
 from commitrelay.alerts.incidents import Notice
@@ -16,11 +18,15 @@ logger = logging.getLogger("commitrelay.alerts")
 
 MOST_WAITING = 100
 COMMAND_SECONDS = 30.0
+OPENING_SECONDS = 3.0
 TOPIC = "commitrelay.alerts"
 
 
 class Messenger(Protocol):
     """Takes a notice somewhere; `BrokerUnreachable`: try again, other errors: in vain."""
+
+    async def open(self) -> None:
+        """Get ready, if that can be done; `ConfigError` if it never will."""
 
     async def tell(self, notice: Notice) -> None: ...
 
@@ -34,10 +40,13 @@ class Webhook:
         self._publisher = publisher
         self._opened = False
 
-    async def tell(self, notice: Notice) -> None:
+    async def open(self) -> None:
         if not self._opened:
             await self._publisher.open()
             self._opened = True
+
+    async def tell(self, notice: Notice) -> None:
+        await self.open()
         headers = [("content-type", "application/json"), ("event-type", "commitrelay.alert")]
         body = notice.as_json().encode()
         message = Message(TOPIC, notice.incident, body, headers, notice.id)
@@ -61,6 +70,10 @@ class Command:
             raise ConfigError(f"alert_command cannot be read ({error}): check its quotes") from None
         if not self._words:
             raise ConfigError("alert_command is empty: name a program")
+
+    async def open(self) -> None:
+        if shutil.which(self._words[0]) is None:
+            raise ConfigError(f"alert_command: there is no program {self._words[0]}")
 
     async def tell(self, notice: Notice) -> None:
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
@@ -95,6 +108,11 @@ class Outgoing:
         self._messenger = messenger
         self._waiting: deque[Notice] = deque(maxlen=MOST_WAITING)
         self._told_trouble = False
+
+    async def open(self) -> None:
+        with suppress(BrokerUnreachable, TimeoutError):
+            async with asyncio.timeout(OPENING_SECONDS):
+                await self._messenger.open()
 
     def add(self, notice: Notice) -> None:
         self._waiting.append(notice)
