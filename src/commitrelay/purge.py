@@ -33,6 +33,8 @@ class Purgeable(Protocol):
 
     async def delete_settled(self, seqs: Sequence[int]) -> int: ...
 
+    async def tend_partitions(self, *, older_than_seconds: float | None) -> int: ...
+
     async def trim_journal(self, *, older_than_seconds: float, limit: int) -> int: ...
 
 
@@ -73,6 +75,8 @@ class Purge:
     async def run(self, told: Callable[[Purged], Awaitable[None]] | None = None) -> Purged:
         """Delete everything that is due; `told` hears after each chunk what has been done."""
         done = Purged()
+        # What has to be archived is read row by row; its partitions are dropped when empty.
+        done.deleted += await self._tend(None if self._archive else self._retention_seconds)
         after_seq, is_last = 0, False
         while not is_last:
             seqs, after_seq, is_last = await self._chunk(after_seq)
@@ -81,6 +85,8 @@ class Purge:
             await self._write_away(seqs, done)
             if told is not None:
                 await told(done)
+        if self._archive is not None:
+            await self._tend(self._retention_seconds)
         trimmed = self._page
         while trimmed == self._page:
             trimmed = await self._trim()
@@ -118,6 +124,9 @@ class Purge:
             done.deleted += await self._store.delete_settled(piece)
             await asyncio.sleep(self._pause_seconds)
         await self._trim()
+
+    async def _tend(self, older_than_seconds: float | None) -> int:
+        return await self._store.tend_partitions(older_than_seconds=older_than_seconds)
 
     async def _trim(self) -> int:
         return await self._store.trim_journal(

@@ -17,7 +17,10 @@ from pathlib import Path
 
 from commitrelay.errors import ConfigError
 
-QUERY_FILES = ("queries.sql", "add.sql", "log.sql", "doctor.sql", "vitals.sql", "operations.sql")
+QUERY_FILES = (
+    *("queries.sql", "add.sql", "log.sql", "partitions.sql"),
+    *("doctor.sql", "vitals.sql", "operations.sql"),
+)
 """What the relay runs, the application, a purge, the doctor, monitoring, and operators."""
 
 _STORES = Path(__file__).with_name("stores")

@@ -235,6 +235,10 @@ class Store(Protocol):
     async def delete_settled(self, seqs: Sequence[int]) -> int:
         """Delete those of these events that are in no lane's queue, and what is kept about them."""
 
+    async def tend_partitions(self, *, older_than_seconds: float | None) -> int:
+        """Where the log has partitions: make those to come, drop those with nothing but settled
+        events of that age (None: drop none); how many events went."""
+
     async def trim_journal(self, *, older_than_seconds: float, limit: int) -> int:
         """Delete up to `limit` batches of the journal of which no event is left; how many."""
 

@@ -85,6 +85,9 @@ class WrappedStore:
     async def delete_settled(self, seqs: Sequence[int]) -> int:
         return await self._inner.delete_settled(seqs)
 
+    async def tend_partitions(self, *, older_than_seconds: float | None) -> int:
+        return await self._inner.tend_partitions(older_than_seconds=older_than_seconds)
+
     async def trim_journal(self, *, older_than_seconds: float, limit: int) -> int:
         return await self._inner.trim_journal(older_than_seconds=older_than_seconds, limit=limit)
 

@@ -45,6 +45,9 @@ class MysqlLog(MysqlAdmin):
             await self._reads.transact([(self._sql["trim_journal"], {"ids": batches})])
         return len(batches)
 
+    async def tend_partitions(self, *, older_than_seconds: float | None) -> int:
+        return 0  # there are none
+
     async def count_act(self, audit: int, events: int) -> None:
         await self._ask("count_act", {"audit": audit, "events": events})
 

@@ -11,6 +11,7 @@ from commitrelay.errors import ConfigError
 from commitrelay.log import JournalBatch, LaneRecord, Position
 from commitrelay.store import EventRecord, SettledPage, Verdict
 from commitrelay.stores.postgres.admin import PostgresAdmin
+from commitrelay.stores.postgres.partitions import Partitions
 from commitrelay.stores.status import COUNT_CAP, settled_page
 
 
@@ -41,6 +42,24 @@ class PostgresLog(PostgresAdmin):
         values = {"older_than_seconds": older_than_seconds, "limit": limit}
         async with self._reads.use() as connection:
             return await self._run(connection, "trim_journal", values)
+
+    async def partition_log(self) -> bool:
+        """Give a new outbox a log in daily partitions; False if it has one."""
+        partitions = Partitions(self._sql, self._names)
+        async with self._reads.use() as connection:
+            made = await partitions.create(connection)
+            await partitions.make_ahead(connection, with_today=made)
+        return made
+
+    async def tend_partitions(self, *, older_than_seconds: float | None) -> int:
+        partitions = Partitions(self._sql, self._names)
+        async with self._reads.use() as connection:
+            if not await partitions.exist(connection):
+                return 0
+            await partitions.make_ahead(connection)
+            if older_than_seconds is None:
+                return 0
+            return await partitions.drop_settled(connection, older_than_seconds)
 
     async def count_act(self, audit: int, events: int) -> None:
         async with self._reads.use() as connection:

@@ -50,6 +50,9 @@ class SqliteLog(SqliteAdmin):
         values = {"before_ms": self._before_ms(older_than_seconds), "limit": limit}
         return await self._database.write(lambda db: self._run(db, "trim_journal", **values))
 
+    async def tend_partitions(self, *, older_than_seconds: float | None) -> int:
+        return 0  # there are none
+
     async def count_act(self, audit: int, events: int) -> None:
         await self._database.write(
             lambda db: self._run(db, "count_act", audit=audit, events=events)
