@@ -206,6 +206,7 @@ class Steering:
         found = await targets(scene, *DEAD)
         other = await begin(scene, "retry")
         await scene.store.retry_events(other, batch(scene, State.DEAD, seen))
+        await scene.fail(seen, 3600)
         await scene.store.remove_events(other, batch(scene, State.DEAD, gone), Verdict.DISCARDED)
         before = scene.queue()
         audit = await begin(scene, "discard")
