@@ -3,13 +3,16 @@ BIN      := .venv/bin
 SERVICES := $(BIN)/python scripts/services
 PYTHONS  := . scripts/services scripts/demo-matrix
 
-.PHONY: help demo demo-matrix test test-mysql test-fast lint format bench services services-down venv clean
+.PHONY: help demo example demo-matrix test test-mysql test-fast lint format bench services services-down venv clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/demo ## watch an order service and its relay on SQLite and files
 	@$(BIN)/commitrelay demo
+
+example: .venv/demo ## three services, one order: placed, paid and shipped exactly once
+	@$(BIN)/python -m examples.orders
 
 demo-matrix: services ## the demo on every database with every broker, as a table
 	@$(BIN)/python scripts/demo-matrix
@@ -20,8 +23,8 @@ test: lint services ## everything, on real servers
 test-mysql: .venv/dev ## the store's tests on Oracle's MySQL, unpacked beside the system
 	@$(SERVICES) up mysql
 	@COMMITRELAY_MARIADB_URL=$$($(SERVICES) url mysql) $(BIN)/pytest -n auto --dist worksteal \
-		-k '(Mariadb or mysql) and not mariadb-pymysql' \
-		tests/conformance/test_stores.py tests/stores/test_mysql.py tests/writing
+		-k '(Mariadb or mysql or isolation) and not mariadb-pymysql' \
+		tests/conformance/test_stores.py tests/stores/test_mysql.py tests/writing tests/inbox
 
 test-fast: .venv/dev ## what needs no server
 	@$(BIN)/pytest -n auto --dist worksteal -m 'not servers'

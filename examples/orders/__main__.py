@@ -37,7 +37,7 @@ def main() -> int:
         with Stage(
             where, options.orders, kill_every=options.kill_every, seed=options.seed
         ) as stage:
-            seen = stage.play(_nothing if options.json else _show)
+            seen = stage.play(_show if sys.stdout.isatty() and not options.json else _nothing)
     finally:
         if not options.keep:
             place.remove(where)

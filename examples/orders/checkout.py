@@ -13,7 +13,7 @@ from examples.orders.orders import place
 
 
 def price_of(number: int) -> int:
-    """In cents, from 1.00 to 99.99: about one in eleven is more than the card can pay."""
+    """In cents, from 1.00 to 99.99, of which some are more than the card can pay."""
     return 100 + number * 7919 % 9900
 
 

@@ -81,13 +81,15 @@ def _broker(url: str, topics: dict[str, str]) -> tuple[str, dict[str, str]]:
     """What the relays publish to, and what each service reads."""
     scheme = urlsplit(url).scheme
     if scheme == "kafka":
+        # A member with a name of its own gets its partitions back at once when it is restarted.
+        reads = f"{url}?group.instance.id={{name}}&topic={{topic}}"
         publish = f"{url}?create_topics=true&partitions=6"
     elif scheme in ("amqp", "amqps"):
-        publish = f"{url}?declare=classic"
+        reads, publish = f"{url}?declare=classic&queue={{topic}}", f"{url}?declare=classic"
     else:
-        publish = url
-    word = "queue" if scheme.startswith("amqp") else "topic"
-    return publish, {name: f"{url}?{word}={topic}" for name, topic in topics.items()}
+        reads, publish = f"{url}?topic={{topic}}", url
+    sources = {name: reads.format(name=name, topic=topic) for name, topic in topics.items()}
+    return publish, sources
 
 
 def _created(server: str, name: str) -> str:

@@ -9,27 +9,36 @@ from typing import TYPE_CHECKING, Any
 
 from commitrelay.errors import (
     BrokerUnreachable,
+    ClaimExpired,
     CommitrelayError,
     ConfigError,
+    InProgress,
     InvalidEvent,
     InvalidHandle,
     LeaseLost,
     MissingExtra,
     NotInTransaction,
+    NotOpen,
     PublisherError,
     SchemaMissing,
     StoreError,
     StoreUnreachable,
+    UnknownEvent,
 )
 from commitrelay.event import Event
 from commitrelay.outbox import Added, Outbox
 
 if TYPE_CHECKING:
-    from commitrelay.connect import open_publisher, open_store
+    from commitrelay.connect import open_publisher, open_source, open_store
+    from commitrelay.consumer import Consumer, ConsumerOptions, ConsumerStats, Received
+    from commitrelay.direct import DirectPass
+    from commitrelay.direct_worker import DirectStats
     from commitrelay.format import Plain
     from commitrelay.format.cloudevents import CloudEvents, StructuredCloudEvents
     from commitrelay.format.debezium import Debezium
+    from commitrelay.inbox import Inbox
     from commitrelay.options import RelayOptions, RelayStats
+    from commitrelay.redis_inbox import RedisInbox
     from commitrelay.relay import Relay
     from commitrelay.retry import RetryPolicy
     from commitrelay.route import Route
@@ -39,19 +48,30 @@ __version__ = "0.1.0"
 __all__ = [
     "Added",
     "BrokerUnreachable",
+    "ClaimExpired",
     "CloudEvents",
     "CommitrelayError",
     "ConfigError",
+    "Consumer",
+    "ConsumerOptions",
+    "ConsumerStats",
     "Debezium",
+    "DirectPass",
+    "DirectStats",
     "Event",
+    "InProgress",
+    "Inbox",
     "InvalidEvent",
     "InvalidHandle",
     "LeaseLost",
     "MissingExtra",
     "NotInTransaction",
+    "NotOpen",
     "Outbox",
     "Plain",
     "PublisherError",
+    "Received",
+    "RedisInbox",
     "Relay",
     "RelayOptions",
     "RelayStats",
@@ -61,14 +81,24 @@ __all__ = [
     "StoreError",
     "StoreUnreachable",
     "StructuredCloudEvents",
+    "UnknownEvent",
     "open_publisher",
+    "open_source",
     "open_store",
 ]
 
 _LAZY = {
     "CloudEvents": "format.cloudevents",
+    "Consumer": "consumer",
+    "ConsumerOptions": "consumer",
+    "ConsumerStats": "consumer",
     "Debezium": "format.debezium",
+    "DirectPass": "direct",
+    "DirectStats": "direct_worker",
+    "Inbox": "inbox",
     "Plain": "format",
+    "Received": "consumer",
+    "RedisInbox": "redis_inbox",
     "Relay": "relay",
     "RelayOptions": "options",
     "RelayStats": "options",
@@ -76,6 +106,7 @@ _LAZY = {
     "Route": "route",
     "StructuredCloudEvents": "format.cloudevents",
     "open_publisher": "connect",
+    "open_source": "connect",
     "open_store": "connect",
 }
 

@@ -22,6 +22,7 @@ from commitrelay.settings import (
     Declaration,
     LaneEntry,
     Settings,
+    attribute,
 )
 
 _BY_NAME = {item.name: item for item in DECLARATIONS}
@@ -43,7 +44,7 @@ def load(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Setting
     for name in ("database", "publish"):
         if flags.get(name) is None and f"{name}_file" in values:
             values[name] = _secret(values[f"{name}_file"], f"{name}_file")
-    return Settings(**values)
+    return Settings(**{attribute(name): value for name, value in values.items()})
 
 
 def parsed(kind: Kind, value: object, origin: str) -> Any:

@@ -87,7 +87,7 @@ class Daemon:
                 asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")
                 for lane, relay in zip(self._lanes, self._relays, strict=True)
             ]
-            with _signals(self.stop):
+            with stop_signals(self.stop):
                 self._systemd.ready(f"relaying {len(self._lanes)} lanes")
                 await self._finish()
         finally:
@@ -179,6 +179,7 @@ def relay_options(lane: LaneSettings, until: Until, *, purges: bool) -> RelayOpt
         lease_seconds=chosen.lease,
         until=until,
         retention_seconds=chosen.retention if purges else None,
+        inbox_retention_seconds=chosen.inbox_retention if purges else None,
     )
 
 
@@ -252,7 +253,7 @@ def _described(lane: LaneSettings) -> str:
     return f"{lane.name} → {redact(lane.settings.required('publish'))}"
 
 
-class _signals:  # noqa: N801
+class stop_signals:  # noqa: N801
     """While it is open, SIGTERM and SIGINT call `handle` in the running loop."""
 
     def __init__(self, handle: Callable[[], None]) -> None:

@@ -4,6 +4,10 @@
     ├── InvalidEvent (ValueError)        the event itself cannot be stored or sent
     ├── InvalidHandle (TypeError)        what was passed to add() is no handle that it knows
     ├── NotInTransaction                 the handle would commit the event on its own
+    ├── InProgress                       somebody else is handling the same event right now
+    ├── ClaimExpired                     …because this one took longer than its claim
+    ├── UnknownEvent (LookupError)       the outbox has no such event
+    ├── NotOpen                          the event was not begun, or is completed already
     ├── ConfigError                      a URL, a setting or a template is wrong
     │   └── MissingExtra                 …because a package is not installed
     ├── StoreError                       the database said no
@@ -36,9 +40,33 @@ class InvalidHandle(CommitrelayError, TypeError):
 class NotInTransaction(CommitrelayError):
     """The handle is in autocommit mode: the event would not share your transaction's fate."""
 
+    reason = remedy = ""
+
     @classmethod
-    def because(cls, reason: str, remedy: str) -> Self:
-        return cls(f"{reason}, so the event would not be rolled back with your data: {remedy}")
+    def because(cls, reason: str, remedy: str, *, what: str = "the event") -> Self:
+        made = cls(f"{reason}, so {what} would not be rolled back with your data: {remedy}")
+        made.reason, made.remedy = reason, remedy
+        return made
+
+    def about(self, what: str) -> Self:
+        """The same of something else than an event."""
+        return self.because(self.reason, self.remedy, what=what)
+
+
+class InProgress(CommitrelayError):
+    """The same event is being handled elsewhere: leave it alone, and let it be delivered again."""
+
+
+class ClaimExpired(CommitrelayError):
+    """The claim on an event ended while its handler ran: its effect may have happened twice."""
+
+
+class UnknownEvent(CommitrelayError, LookupError):
+    """The outbox has no such event: it was never committed there, or purged."""
+
+
+class NotOpen(CommitrelayError):
+    """An event cannot be completed that was not begun, or is completed already."""
 
 
 class ConfigError(CommitrelayError):

@@ -80,7 +80,7 @@ def _require_psycopg_transaction(connection: Any) -> None:
     if connection.autocommit and connection.pgconn.transaction_status == _IDLE:
         raise NotInTransaction.because(
             "this psycopg connection has autocommit=True and no open transaction",
-            "write your data and the event inside `with connection.transaction():`",
+            "do both inside `with connection.transaction():`",
         )
 
 
@@ -91,7 +91,7 @@ async def asyncpg_connection(connection: Any, talk: Talk) -> Any:
     if not connection.is_in_transaction():
         raise NotInTransaction.because(
             "this asyncpg connection is outside of a transaction, where it commits each statement",
-            "write your data and the event inside `async with connection.transaction():`",
+            "do both inside `async with connection.transaction():`",
         )
     conversation = talk("postgres", "numeric_dollar")
     return await converse_async(partial(_asyncpg_ask, connection), conversation)
@@ -269,7 +269,7 @@ def django_connection(connection: Any, talk: Talk) -> Any:
     if connection.get_autocommit():
         raise NotInTransaction.because(
             "this Django connection is outside of atomic(), where it commits each statement",
-            "write your data and the event inside `with transaction.atomic():`",
+            "do both inside `with transaction.atomic():`",
         )
     with connection.cursor() as cursor:
         return converse(partial(_django_ask, cursor), talk(dialect, "format"))
@@ -315,9 +315,22 @@ _ASYNC_HANDLES = (
 )
 _ASYNC_FORMS = {
     "add": "`await outbox.add_async(…)`",
+    "begin": "`await outbox.begin_async(…)`",
+    "complete": "`await outbox.complete_async(…)`",
+    "once": "`async with inbox.once(…)`",
 }
 _SYNC_FORMS = {
     "add_async": "`outbox.add(…)`",
+    "begin_async": "`outbox.begin(…)`",
+    "complete_async": "`outbox.complete(…)`",
+    "once": "`with inbox.once(…)`",
+}
+_WRITTEN = {
+    "begin": "the completion",
+    "begin_async": "the completion",
+    "complete": "the completion",
+    "complete_async": "the completion",
+    "once": "the mark",
 }
 _NEARLY = {
     "engine": "open a connection or session on it and pass that",
@@ -333,7 +346,10 @@ def run_on(handle: object, talk: Talk, *, called: str = "add") -> Any:
     classes = type(handle).__mro__
     run = _find_sync(classes)
     if run is not None:
-        return run(handle, talk)
+        try:
+            return run(handle, talk)
+        except NotInTransaction as error:
+            raise error.about(_WRITTEN.get(called, "the event")) from None
     if _find_async(classes) is not None:
         raise InvalidHandle(
             f"{called}() cannot wait for {_described(type(handle))}, "
@@ -347,7 +363,10 @@ async def run_on_async(handle: object, talk: Talk, *, called: str = "add_async")
     classes = type(handle).__mro__
     run = _find_async(classes)
     if run is not None:
-        return await run(handle, talk)
+        try:
+            return await run(handle, talk)
+        except NotInTransaction as error:
+            raise error.about(_WRITTEN.get(called, "the event")) from None
     if _find_sync(classes) is not None:
         raise InvalidHandle(
             f"{called}() would block the event loop on {_described(type(handle))}, "

@@ -10,14 +10,18 @@ from itertools import chain
 from typing import NamedTuple, Self
 from uuid import UUID
 
+from commitrelay.claim import Claimer, DirectPassPort
+from commitrelay.completion import Completions, Progress, as_event_id
 from commitrelay.conversation import Conversation
 from commitrelay.errors import InvalidEvent
 from commitrelay.event import Event
 from commitrelay.handles import run_on, run_on_async
 from commitrelay.mysql_add import MysqlAdd
+from commitrelay.session_hooks import SessionHooks
 from commitrelay.sql import Names
 from commitrelay.statement import Dialect, Style, statement
 from commitrelay.tracing import Tracing
+from commitrelay.transaction import Notes, Transaction
 
 MAX_PAYLOAD_BYTES = 1_048_576
 MAX_EVENTS_PER_CALL = 3_000
@@ -67,7 +71,9 @@ class Outbox:
     ``max_payload_bytes`` is refused. With ``serialize_keys``, transactions that add events of
     the same aggregate wait for each other from ``add`` to commit, so that order holds even if
     the aggregate itself is written or locked after the event. With ``tracing``, every event gets
-    a `create` span of OpenTelemetry, whose context travels in its headers.
+    a `create` span of OpenTelemetry, whose context travels in its headers. With ``direct``, a
+    `DirectPass`, what is added in `transaction` or on a SQLAlchemy session is sent as soon as it is
+    committed.
     """
 
     def __init__(
@@ -78,12 +84,20 @@ class Outbox:
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
         serialize_keys: bool = False,
         tracing: bool = False,
+        direct: DirectPassPort | None = None,
     ) -> None:
         self.names = Names(schema, prefix)
         self.max_payload_bytes = max_payload_bytes
         self.serialize_keys = serialize_keys
         self._mysql = MysqlAdd(self.names)
         self._tracing = Tracing() if tracing else None
+        self._completions = Completions(self.names)
+        self._notes = Notes()
+        self._claimer: Claimer | None = None
+        if direct is not None:
+            direct.check(self.names)
+            self._claimer = Claimer(self.names, direct)
+            self._sessions = SessionHooks(self._claimer)
 
     def add(self, handle: object, *events: Event) -> Added:
         """Write the events in one statement, in the transaction that is open on ``handle``.
@@ -94,6 +108,8 @@ class Outbox:
         """
         rows = self._rows(events)
         count: int = run_on(handle, partial(self._add, rows))
+        if self._claimer is not None:
+            self._note(self._claimer, handle, rows, count)
         return _added(events, count)
 
     async def add_async(self, handle: object, *events: Event) -> Added:
@@ -102,7 +118,57 @@ class Outbox:
         """
         rows = self._rows(events)
         count: int = await run_on_async(handle, partial(self._add, rows))
+        if self._claimer is not None:
+            self._note(self._claimer, handle, rows, count)
         return _added(events, count)
+
+    def transaction(self, connection: object) -> Transaction:
+        """``with outbox.transaction(connection):`` on a psycopg or sqlite3 ``Connection``, or
+        ``async with`` on a psycopg ``AsyncConnection``, an asyncpg or aiosqlite ``Connection``.
+
+        Commits at the end, or rolls back on an exception, and hands what was added to the direct
+        pass, if there is one. Inside of another transaction it is a savepoint. SQLite begins with
+        BEGIN IMMEDIATE.
+        """
+        return Transaction(connection, self._notes, self._claimer)
+
+    def _note(self, claimer: Claimer, handle: object, rows: list[Row], count: int) -> None:
+        """Remember what to claim when the transaction commits.
+
+        If some were there already, nothing tells which: a relay may be sending those.
+        """
+        if count < len(rows):
+            claimer.direct.left(count, "duplicates")
+            return
+        ids = [row.id for row in rows]
+        if not (self._notes.add(handle, ids) or self._sessions.add(handle, ids)):
+            claimer.direct.left(count, "no transaction")
+
+    def begin(self, handle: object, event_id: str | UUID) -> Progress:
+        """Take the work on an event of this outbox: ``"open"``, or ``"completed"`` if it is done.
+
+        Until the transaction ends, whoever else begins the event waits for its outcome. An event
+        that is not there is `UnknownEvent`. ``handle`` is what ``add`` takes.
+        """
+        talk = partial(self._completions.begin, as_event_id(event_id))
+        progress: Progress = run_on(handle, talk, called="begin")
+        return progress
+
+    def complete(self, handle: object, event_id: str | UUID) -> None:
+        """Mark the event, which was begun, as completed, if the transaction commits."""
+        talk = partial(self._completions.complete, as_event_id(event_id))
+        run_on(handle, talk, called="complete")
+
+    async def begin_async(self, handle: object, event_id: str | UUID) -> Progress:
+        """As ``begin``, on a handle of ``add_async``."""
+        talk = partial(self._completions.begin, as_event_id(event_id))
+        progress: Progress = await run_on_async(handle, talk, called="begin_async")
+        return progress
+
+    async def complete_async(self, handle: object, event_id: str | UUID) -> None:
+        """As ``complete``, on a handle of ``add_async``."""
+        talk = partial(self._completions.complete, as_event_id(event_id))
+        await run_on_async(handle, talk, called="complete_async")
 
     def _rows(self, events: tuple[Event, ...]) -> list[Row]:
         if not events:

@@ -14,6 +14,7 @@ from commitrelay.publisher import Publisher
 from commitrelay.source import Source
 from commitrelay.sql import Names
 from commitrelay.store import AdminStore, Store
+from commitrelay.transactions import Transactions
 from commitrelay.urls import redact, scheme_of
 
 DIALECTS = {
@@ -38,6 +39,12 @@ PUBLISHERS = {
     "stdout": "stdout",
 }
 SOURCES = {
+    "kafka": "kafka",
+    "amqp": "rabbitmq",
+    "amqps": "rabbitmq",
+    "nats": "nats",
+    "redis": "redis",
+    "rediss": "redis",
     "file": "file",
 }
 
@@ -55,6 +62,12 @@ def database(url: str, names: Names, options: Mapping[str, str] | None = None) -
     """The database adapter for a URL; nothing is connected yet."""
     module = import_module(f"commitrelay.stores.{dialect_of(url)}.store")
     return cast(Database, module.from_url(url, names, dict(options or {})))
+
+
+def transactions(url: str) -> Transactions:
+    """How a consumer's handlers get transactions on a database; nothing is connected yet."""
+    module = import_module(f"commitrelay.stores.{dialect_of(url)}.transactions")
+    return cast(Transactions, module.from_url(url))
 
 
 def publisher(url: str, options: Mapping[str, str] | None = None) -> Publisher:

@@ -39,8 +39,10 @@ from commitrelay.window import Item, Key, Window
 
 logger = logging.getLogger("commitrelay.relay")
 
-UNPARK_SECONDS = 1.0
 UNPARK_LIMIT = 5000
+FIRST_UNPARK_SECONDS = 0.01
+UNPARK_SECONDS = 1.0
+"""After parking something, a relay soon looks whether its key is free; then ever less often."""
 
 FIRST_NAP_SECONDS = 0.005
 """After finding something, a relay looks again this soon; then ever later, up to the poll."""
@@ -110,6 +112,8 @@ class Relay:
         self._claim_lock = asyncio.Lock()
         self._claims_valid_until = 0.0
         self._unpark_at = 0.0
+        self._unpark_seconds = 0.0  # that the last look took
+        self._unpark_pause_seconds = FIRST_UNPARK_SECONDS
         self._sweep_ends_at = 0.0
         self._swept_buckets: frozenset[int] = frozenset()
         self._halt_reason: Unreachable | None = None
@@ -326,7 +330,9 @@ class Relay:
             self._window.end_sweep()
         elif rows[-1].state == State.PENDING:
             self._window.raise_floor(rows[-1].seq)
-        self._settler.park(blocked)
+        if blocked:
+            self._settler.park(blocked)
+            self._unpark_soon()
         self._send_stirred.set()
 
     async def _unpark_if_due(self) -> None:
@@ -340,7 +346,19 @@ class Relay:
             return
         buckets = ALL_BUCKETS if self._competing else self._leases.buckets
         freed = await self._store.unpark(self._leases.fence, buckets, UNPARK_LIMIT)
-        self._unpark_at = now if freed == UNPARK_LIMIT else now + UNPARK_SECONDS
+        self._unpark_seconds = self._clock() - now
+        pause = self._first_unpark_pause() if freed else self._unpark_pause_seconds
+        self._unpark_at = now if freed == UNPARK_LIMIT else now + pause
+        self._unpark_pause_seconds = min(2 * pause, UNPARK_SECONDS)
+
+    def _unpark_soon(self) -> None:
+        """Something was parked: what holds it back may be gone in a moment."""
+        self._unpark_pause_seconds = self._first_unpark_pause()
+        self._unpark_at = min(self._unpark_at, self._clock() + self._unpark_pause_seconds)
+
+    def _first_unpark_pause(self) -> float:
+        """Short, but so that looking takes no more than a fifth of the time."""
+        return min(max(FIRST_UNPARK_SECONDS, 4 * self._unpark_seconds), UNPARK_SECONDS)
 
     async def _is_finished(self, *, looked: bool) -> bool:
         """Whether the work is done: nothing in hand, and nothing found by the last look."""
@@ -565,10 +583,15 @@ class Relay:
     # --- duties ---------------------------------------------------------------------------
 
     async def _purge(self) -> None:
-        if self.options.retention_seconds is not None:
-            await purge_forever(
-                self._store, self.options.retention_seconds, lambda: self._leases.leads
-            )
+        options = self.options
+        if (options.retention_seconds, options.inbox_retention_seconds) == (None, None):
+            return
+        await purge_forever(
+            self._store,
+            retention_seconds=options.retention_seconds,
+            inbox_retention_seconds=options.inbox_retention_seconds,
+            is_my_duty=lambda: self._leases.leads,
+        )
 
 
 def _first(error: BaseException) -> BaseException:

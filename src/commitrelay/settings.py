@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from keyword import iskeyword
 from typing import Any, Literal
 
 from commitrelay.errors import ConfigError
@@ -36,6 +37,7 @@ EVERY = (
     "init",
     "sql",
     "run",
+    "consume",
     "status",
     "list",
     "show",
@@ -54,6 +56,7 @@ EVERY = (
     "drain",
     "purge",
 )
+DAEMONS = ("run", "consume")
 OPTION_TABLES = {
     "publisher": "options of the publisher, whichever it is",
     "kafka": "options of the Kafka client, by librdkafka's names",
@@ -243,10 +246,12 @@ class Settings:
     )
     dead_letter_topic: str | None = setting(
         None,
-        "Topic to which an event is sent as well that runs out of attempts, as a template.",
+        "Topic of dead letters, as a template. run: an event that runs out of attempts is sent "
+        "there as well. consume: over {topic} and {consumer}; default: {topic}.dead.",
         Text("TEMPLATE"),
         group="Delivery",
         per_lane=True,
+        commands=DAEMONS,
     )
     dead_letter_publish: str | None = setting(
         None,
@@ -291,23 +296,68 @@ class Settings:
         group="Pace",
         commands=("run", "purge"),
     )
+    inbox_retention: float | None = setting(
+        30 * 86400.0,
+        "What an inbox of this database has handled is remembered for this time, or for ever "
+        "(never); longer than retention.",
+        Duration(never=True),
+        group="Pace",
+        commands=DAEMONS,
+    )
     relay_name: str | None = setting(
         None,
         "Name of this relay in leases and journal; default: made from host and process id.",
         Text("NAME"),
         group="Pace",
     )
+    from_: str | None = setting(
+        None,
+        "Where a consumer reads: kafka://host:9092?topic=order.events, file:///directory.",
+        Text("URL"),
+        group="Consumer",
+        commands=("consume",),
+    )
+    module: str | None = setting(
+        None,
+        "Python module with the consumer and its handlers, such as app.handlers.",
+        Text("MODULE"),
+        group="Consumer",
+        commands=("consume",),
+    )
+    group: str | None = setting(
+        None,
+        "Group at the broker, which shares the events; default: the consumer's name.",
+        Text("NAME"),
+        group="Consumer",
+        commands=("consume",),
+    )
+    dead_letter: str | None = setting(
+        None,
+        "Where events go whose handler fails for good; default: their key stands still.",
+        Text("URL"),
+        group="Consumer",
+        commands=("consume",),
+    )
+    concurrency: int | None = setting(
+        None,
+        "Events of different keys that are handled at the same time; default: 10.",
+        Integer(1, 1000),
+        group="Consumer",
+        commands=("consume",),
+    )
     log_level: str = setting(
         "info",
         "Least important messages to log (to stderr).",
         Choice(("debug", "info", "warning", "error"), "LEVEL"),
         group="Log",
+        commands=DAEMONS,
     )
     log_format: str = setting(
         "auto",
         "text, json (one object per line), or auto: text on a terminal, json elsewhere.",
         Choice(("auto", "text", "json"), "FORMAT"),
         group="Log",
+        commands=DAEMONS,
     )
     metrics_listen: HostPort | None = setting(  # noqa: RUF009
         HostPort("127.0.0.1", 9464),
@@ -441,10 +491,15 @@ class LaneEntry:
 def _declared() -> Iterator[Declaration]:
     for item in fields(Settings):
         if item.metadata:
-            yield Declaration(item.name, item.default, **item.metadata)
+            yield Declaration(item.name.rstrip("_"), item.default, **item.metadata)
 
 
 DECLARATIONS: tuple[Declaration, ...] = tuple(_declared())
+
+
+def attribute(name: str) -> str:
+    """The attribute of `Settings` that holds a setting: `from` is a word of Python's."""
+    return f"{name}_" if iskeyword(name) else name
 
 
 def declaration(name: str) -> Declaration:

@@ -1,6 +1,7 @@
 """The SQL of a dialect, read from its files: named queries with the table names filled in.
 
-A query in ``stores/<dialect>/queries.sql`` or ``add.sql`` starts with its name and a sentence::
+A query in ``stores/<dialect>/queries.sql`` (or ``add.sql``, ``consume.sql``) starts with its name
+and a sentence::
 
     -- claim_pending: deliverable events of the leased buckets, in seq order.
     SELECT … FROM @queue JOIN @event …
@@ -18,10 +19,10 @@ from pathlib import Path
 from commitrelay.errors import ConfigError
 
 QUERY_FILES = (
-    *("queries.sql", "add.sql", "log.sql", "partitions.sql"),
-    *("doctor.sql", "vitals.sql", "operations.sql"),
+    *("queries.sql", "add.sql", "inbox.sql", "consume.sql"),
+    *("log.sql", "partitions.sql", "doctor.sql", "vitals.sql", "operations.sql"),
 )
-"""What the relay runs, the application, a purge, the doctor, monitoring, and operators."""
+"""What is run by the relay, the application, its consumers, and those who look after it all."""
 
 _STORES = Path(__file__).with_name("stores")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")

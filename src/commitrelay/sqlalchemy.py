@@ -34,6 +34,8 @@ INTERNAL_NOUNS = (
     "turn",
     "inbox",
     "completion",
+    "reader",
+    "start",
     "migration",
 )
 """The tables that belong to the relay."""

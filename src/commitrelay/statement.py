@@ -1,16 +1,18 @@
-"""Statement: a query of `add.sql` for n rows, with the placeholders of one driver.
+"""Statement: a query of `add.sql` or `inbox.sql` with the placeholders of one driver.
 
-The file holds one row of named placeholders, as in ``VALUES (:id, :payload)``. Here it is
-repeated for each event and the names become what the driver reads: ``%s``, ``?`` or ``$1``.
+The file has named placeholders, as in ``VALUES (:id, :payload)``. Here they become what the driver
+reads: ``%s``, ``?`` or ``$1``. The row of an INSERT is repeated for each event.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import count
 from typing import Literal
 
+from commitrelay.conversation import Step, Value
 from commitrelay.sql import Names, queries
 
 Dialect = Literal["postgres", "mysql", "sqlite"]
@@ -41,3 +43,18 @@ def _build(query: str, rows: int, dialect: Dialect, style: Style, names: Names) 
 
 
 _cached = lru_cache(maxsize=256)(_build)
+
+
+def step(
+    query: str, values: Mapping[str, Value], dialect: Dialect, style: Style, names: Names
+) -> Step:
+    """The text to send, and the values in the order of its placeholders."""
+    text = _cached(query, 1, dialect, style, names)
+    assert text is not None
+    return text, tuple(values[name] for name in _placeholders(query, dialect, names))
+
+
+@lru_cache(maxsize=256)
+def _placeholders(query: str, dialect: Dialect, names: Names) -> tuple[str, ...]:
+    found = _PLACEHOLDER.findall(queries(dialect, names)[query])
+    return tuple(name.removeprefix(":") for name in found)

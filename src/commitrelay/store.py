@@ -23,6 +23,8 @@ from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+from commitrelay.sql import Names
+
 BUCKETS = 64
 """Keys are spread over this many buckets, which relays lease from each other."""
 
@@ -38,7 +40,7 @@ class State(IntEnum):
     SCHEDULED = 2  # deliver_at is ahead; does not block its key
     PARKED = 3  # waits behind a retrying, dead or parked event of its key
     DEAD = 4  # out of attempts; blocks its key
-    CLAIMED = 5  # being sent (competing strategy); blocks its key
+    CLAIMED = 5  # being sent (competing strategy, direct pass); blocks its key
     SKIPPED = 6  # dead as well, but its followers pass (on_dead=skip)
 
 
@@ -242,6 +244,9 @@ class Store(Protocol):
     async def trim_journal(self, *, older_than_seconds: float, limit: int) -> int:
         """Delete up to `limit` batches of the journal of which no event is left; how many."""
 
+    async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
+        """Delete up to `limit` marks of the inbox of that age, the oldest first; how many."""
+
     async def idle(self, lane: int) -> bool:
         """Whether nothing is pending, claimed or retrying.
 
@@ -253,6 +258,41 @@ class Store(Protocol):
 
     def wake(self) -> None:
         """End a `sleep` now; from any thread."""
+
+
+class DirectStore(Protocol):
+    """What a direct pass needs of a database: it owns what its process has claimed, no lease.
+
+    Every change is fenced by the claim: `Fence.token` is the direct pass's own, which is negative
+    so that it never meets a lease's, and a row is changed only while it is claimed with it.
+    """
+
+    @property
+    def names(self) -> Names: ...
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def lane(self, name: str) -> Lane: ...
+
+    async def take_claimed(self, fence: Fence, ids: Collection[str]) -> list[Queued]:
+        """Those of these events that are claimed with this token, and committed."""
+
+    async def settle_claimed(
+        self,
+        fence: Fence,
+        *,
+        delivered: Collection[int] = (),
+        released: Collection[int] = (),
+        parked: Collection[int] = (),
+        error: str | None = None,
+    ) -> int:
+        """Write results in one transaction; the number of rows changed.
+
+        `delivered` leave the queue and enter the journal. `released` become retrying and due at
+        once, with no attempt spent; `error` says why. `parked` follow a released one of their key.
+        """
 
 
 # --- what operators read -------------------------------------------------------------------
@@ -309,7 +349,7 @@ class Delivery:
     """One line of an event's story in one lane."""
 
     lane: str
-    status: str  # pending, retrying, …, published, discarded, resolved
+    status: str  # pending, …, published, discarded, resolved; completed, once out of the queue
     attempts: int
     due_at: datetime | None
     last_error: str | None
@@ -338,6 +378,7 @@ class EventRecord:
     deliver_at: datetime | None
     payload: bytes | None  # None in lists, to keep them light
     deliveries: Sequence[Delivery]
+    completed_at: datetime | None = None  # when `Outbox.complete` was called for it
 
 
 class AdminStore(Protocol):

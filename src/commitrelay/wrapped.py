@@ -91,6 +91,9 @@ class WrappedStore:
     async def trim_journal(self, *, older_than_seconds: float, limit: int) -> int:
         return await self._inner.trim_journal(older_than_seconds=older_than_seconds, limit=limit)
 
+    async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
+        return await self._inner.purge_inbox(older_than_seconds=older_than_seconds, limit=limit)
+
     async def idle(self, lane: int) -> bool:
         return await self._inner.idle(lane)
 

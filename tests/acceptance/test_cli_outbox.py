@@ -163,6 +163,21 @@ def test_show_tells_the_story(outbox: str, tmp_path: Path) -> None:
     assert "\x1b" not in succeed("show", binary_id, "--database", outbox)
 
 
+def test_show_tells_completed_from_published(outbox: str, tmp_path: Path) -> None:
+    (event_id,) = add(outbox, *orders(1))
+    drain(outbox, tmp_path)
+    assert as_json("show", event_id, "--database", outbox)["completed_at"] is None
+    with connect(outbox) as connection:
+        assert Outbox().begin(connection, event_id) == "open"
+        Outbox().complete(connection, event_id)
+        connection.commit()
+    event = as_json("show", event_id, "--database", outbox)
+    assert event["completed_at"]
+    assert event["deliveries"][0]["status"] == "completed"
+    assert event["deliveries"][0]["published_at"]
+    assert "completed" in succeed("show", event_id, "--database", outbox)
+
+
 def test_show_of_what_is_not_there(outbox: str) -> None:
     missing = commitrelay("show", "01932b5e-7a3c-7c1e-9f50-3d1c9a4d2f10", "--database", outbox)
     assert "no event 01932b5e" in the_error(missing, 1)

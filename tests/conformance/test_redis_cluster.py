@@ -1,4 +1,4 @@
-"""The Redis publisher on a real cluster of three masters."""
+"""The Redis publisher and source on a real cluster of three masters."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from commitrelay import open_source
 from commitrelay.errors import BrokerUnreachable
 from commitrelay.publisher import DELIVERED, Publisher, Unreachable
 from commitrelay.publishers.redis import from_url
 from commitrelay.publishers.redis.cluster import slot_of
+from commitrelay.source import Source
 from commitrelay.testing.publisher_suite import OutageSuite, PublisherSuite, Received, ids, message
+from commitrelay.testing.source_suite import SourceSuite
 from tests.conftest import give_up
 from tests.support import redis
 from tests.support.redis_cluster import Cluster
@@ -47,6 +50,22 @@ class _Cluster:
 
 class TestCluster(_Cluster, PublisherSuite):
     pass
+
+
+class TestClusterSource(_Cluster, SourceSuite):
+    partitions = 6
+    idle_seconds = 1.0
+
+    async def make_publisher(self) -> Publisher:
+        return from_url(self.cluster.url, {"streams": str(self.partitions)})
+
+    async def make_source(self, topic: str, group: str) -> Source:
+        return open_source(
+            self.cluster.url,
+            topic=topic,
+            group=group,
+            streams=str(self.partitions),
+        )
 
 
 class TestClusterOutage(_Cluster, OutageSuite):

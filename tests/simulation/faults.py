@@ -48,5 +48,9 @@ class Gate:
     def open(self) -> None:
         self._open.set()
 
+    @property
+    def is_open(self) -> bool:
+        return self._open.is_set()
+
     async def pass_through(self) -> None:
         await self._open.wait()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from commitrelay.store import State
+from tests.simulation.application import CLAIM_SECONDS
 from tests.simulation.broker import DELIVERY_TIMEOUT_SECONDS
 from tests.simulation.world import LEASE_SECONDS, RETRY, World, Written
 
 RECOVERY_SECONDS = (
     LEASE_SECONDS * 1.4  # the lease of a dead relay, and the others' next look at it
     + DELIVERY_TIMEOUT_SECONDS
+    + CLAIM_SECONDS  # of a direct pass that died
     + sum(RETRY.delays_seconds) * (1 + RETRY.jitter)
     + 15.0 * 1.2  # the longest pause of the circuit
     + 5.0  # the longest pause of the database's
@@ -98,6 +100,7 @@ def _i4_duplicates_only_after_faults(world: World) -> None:
         world.crashes
         + world.broker.faults_seen
         + sum(actor.store.faults_seen + actor.relay.stats.lease_lost for actor in actors)
+        + sum(each.store.faults_seen for each in world.applications + world.ended)
     )
     in_flight = world.options.batch_size * (world.options.window + 2)
     allowed = faults * in_flight + len(world.operator.replayed)
@@ -146,6 +149,8 @@ def _i9_never_early(committed: list[Written], first_arrival: dict[str, float]) -
 def _i10_stale_tokens_change_nothing(world: World) -> None:
     for actor in world.actors + world.retired:
         assert actor.store.stale_writes == 0, f"{actor.relay.name} wrote with a stale token"
+    for application in world.applications + world.ended:
+        assert application.store.stale_writes == 0, f"{application.name} wrote what it lost"
 
 
 def _what_is_in_hand_is_not_discarded(world: World) -> None:

@@ -13,7 +13,7 @@ from commitrelay.store import ClaimRequest, Fence, Queued, Settlement
 from commitrelay.stores.sqlite.store import SqliteStore
 from tests.simulation.faults import Faults, Gate
 
-UNRELIABLE = ("renew", "acquire", "unpark", "idle")
+UNRELIABLE = ("renew", "acquire", "unpark", "idle", "take_claimed")
 
 
 async def inline(work: Callable[[], Any]) -> Any:
@@ -70,6 +70,31 @@ class UnreliableStore:
         finally:
             if lease is None and self._connection.total_changes != before:
                 self.stale_writes += 1
+
+    async def settle_claimed(
+        self,
+        fence: Fence,
+        *,
+        delivered: list[int],
+        released: list[int],
+        parked: list[int],
+        error: str | None,
+    ) -> int:
+        async def settle_and_watch() -> int:
+            seqs = [*delivered, *released, *parked]
+            marks = ", ".join("?" * len(seqs))
+            (held,) = self._connection.execute(
+                "SELECT count(*) FROM outbox_queue"
+                f" WHERE seq IN ({marks}) AND state = 5 AND claim_token = ?",
+                (*seqs, fence.token),
+            ).fetchone()
+            changed = await self._inner.settle_claimed(
+                fence, delivered=delivered, released=released, parked=parked, error=error
+            )
+            self.stale_writes += changed != held
+            return changed
+
+        return await self._unreliably(settle_and_watch)
 
     async def claim(self, fence: Fence, request: ClaimRequest) -> list[Queued]:
         return await self._unreliably(lambda: self._claim_from_snapshot(fence, request))

@@ -17,6 +17,7 @@ from commitrelay.relay import Relay, RelayOptions
 from commitrelay.retry import RetryPolicy
 from commitrelay.stores.sqlite.store import SqliteStore
 from tests.simulation import virtual_time
+from tests.simulation.application import Application
 from tests.simulation.broker import Broker, PublisherKind, ReorderingPublisher, StoppingPublisher
 from tests.simulation.faults import Faults, Gate
 from tests.simulation.operator import Operator
@@ -57,6 +58,7 @@ class World:
         pick = self.random.choice
         self.calm = seed % 10 == 0  # nothing goes wrong: then nothing may be delivered twice
         self.restless = seed % 20 == 13  # relays come and go all the time, and nothing else
+        self.direct = seed % 3 == 2  # applications deliver themselves what they commit
         self.busy = self.restless or seed % 20 == 7  # there is a backlog all the time
         self.steered = seed % 4 == 1 and not self.calm  # an operator meddles
         self.faults = Faults() if self.calm or self.restless else Faults.drawn(self.random)
@@ -70,6 +72,7 @@ class World:
             window=pick((1, 3, 8)),
             lease_seconds=LEASE_SECONDS,
             retention_seconds=None,
+            inbox_retention_seconds=None,
         )
         self.keys = pick((2, 8, 30, 200))
         self.poison: set[str] = set()
@@ -77,6 +80,8 @@ class World:
         self.written: list[Written] = []
         self.actors: list[Actor] = []
         self.retired: list[Actor] = []
+        self.applications: list[Application] = []
+        self.ended: list[Application] = []
         self.crashes = 0
         self.healed_at = 0.0
         self._next_seq = 1
@@ -101,6 +106,9 @@ class World:
         writers = [asyncio.create_task(self._write()) for _ in range(self.random.randint(1, 4))]
         for _ in range(self.random.randint(1, 3)):
             self._start_relay()
+        if self.direct:
+            for _ in range(self.random.randint(1, 3)):
+                self._start_application()
         chaos = asyncio.create_task(self._calm() if self.calm else self._chaos())
         if self.steered:
             operating = asyncio.create_task(self.operator.work(CHAOS_SECONDS))
@@ -111,7 +119,10 @@ class World:
         await self._until_quiet()
         for actor in self.actors:
             actor.relay.stop()
+        for application in self.applications:
+            application.stop()
         await asyncio.gather(*(actor.task for actor in self.actors))
+        await asyncio.gather(*(application.task for application in self.applications))
         return self
 
     # --- the application ------------------------------------------------------------------
@@ -151,10 +162,14 @@ class World:
             if random.random() < 0.02 and not self.calm:
                 self.poison.add(event.id)
             self._insert(event)
+        application = random.choice(self.applications) if self.applications else None
+        claim = application and application.claim([event.id for event in self.written[-count:]])
         self._connection.execute("COMMIT" if commits else "ROLLBACK")
         if commits:
             number = max(self._commits.values(), default=0) + 1
             self._commits.update(dict.fromkeys(seqs, number))
+        if application and claim:
+            application.ended(claim)
 
     def _insert(self, event: Written) -> None:
         if not self._connection.in_transaction:
@@ -173,14 +188,7 @@ class World:
 
     def _start_relay(self) -> None:
         gate = Gate()
-        store = UnreliableStore(
-            self._connection,
-            clock=self.clock,
-            random=self.random,
-            faults=self.faults,
-            gate=gate,
-            commits=self._commits,
-        )
+        store = self._new_store(gate)
         name = f"relay-{len(self.actors) + len(self.retired)}"
         relay = Relay(
             store,
@@ -193,6 +201,31 @@ class World:
         task = asyncio.create_task(relay.run())
         self.actors.append(Actor(relay, store, gate, task))
 
+    def _new_store(self, gate: Gate) -> UnreliableStore:
+        return UnreliableStore(
+            self._connection,
+            clock=self.clock,
+            random=self.random,
+            faults=self.faults,
+            gate=gate,
+            commits=self._commits,
+        )
+
+    def _start_application(self) -> None:
+        gate = Gate()
+        name = f"application-{len(self.applications) + len(self.ended)}"
+        self.applications.append(
+            Application(
+                name,
+                self._connection,
+                self._new_store(gate),
+                self.publisher_kind(self.broker, name, gate),
+                gate,
+                clock=self.clock,
+                random=self.random,
+            )
+        )
+
     async def _calm(self) -> None:
         await asyncio.sleep(CHAOS_SECONDS)
 
@@ -204,6 +237,8 @@ class World:
             self._start_relay,
             self._leave,
         ]
+        if self.direct:
+            acts += [self._end_application, self._freeze_application]
         longest_pause = 4.0
         if self.restless:
             acts, longest_pause = [self._start_relay, self._leave], 0.5
@@ -231,6 +266,25 @@ class World:
             seconds = self.random.uniform(0.1, 3 * LEASE_SECONDS)
             asyncio.get_running_loop().call_later(seconds, gate.open)
 
+    def _end_application(self) -> None:
+        """It is killed, or asked to stop, and started again."""
+        application = self.random.choice(self.applications)
+        self.applications.remove(application)
+        self.ended.append(application)
+        if self.random.random() < 0.7:
+            application.task.cancel()
+            self.crashes += 1
+        else:
+            application.stop()
+        self._start_application()
+
+    def _freeze_application(self) -> None:
+        gate = self.random.choice(self.applications).gate
+        gate.close()
+        self.crashes += 1
+        seconds = self.random.uniform(0.1, 3 * LEASE_SECONDS)
+        asyncio.get_running_loop().call_later(seconds, gate.open)
+
     def _outage(self) -> None:
         self.faults.broker_is_down = True
         seconds = self.random.uniform(0.5, 8)
@@ -241,8 +295,8 @@ class World:
     def _heal(self) -> None:
         self.healed_at = asyncio.get_running_loop().time()
         self.faults.heal()
-        for actor in self.actors:
-            actor.gate.open()
+        for process in (*self.actors, *self.applications):
+            process.gate.open()
         self._start_relay()
 
     async def _until_quiet(self) -> None:

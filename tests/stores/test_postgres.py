@@ -446,6 +446,7 @@ def test_the_rights_that_the_reference_grants_a_relay_are_enough(postgres_databa
             await scene.fail(b, None)
             await scene.unpark()
             await scene.purge(0)
+            await limited.purge_inbox(older_than_seconds=0, limit=10)
             await fall_asleep(limited)
             await limited.status()
             await limited.leave(scene.fence)

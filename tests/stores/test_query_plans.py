@@ -72,6 +72,7 @@ SEARCHED = {
     "has_unblocked": {"outbox_queue_blockers"},
     "settled": {"outbox_event_seq_key", "outbox_queue_pkey"},
     "delete_settled": {"outbox_event_seq_key", "outbox_queue_pkey", "outbox_attempt_seq"},
+    "purge_inbox": {"outbox_inbox_done"},
 }
 LOOKUPS = {
     "outbox_queue_pkey": "seq",
@@ -79,6 +80,8 @@ LOOKUPS = {
     "outbox_queue_blockers": "lane",
     "outbox_queue_hot": "lane",
     "outbox_queue_due": "due_at",
+    "outbox_inbox_done": "done_at",
+    "outbox_completion_pkey": "event_id",
 }
 """The column that must be in the condition of a search of each index, so that it is no scan."""
 

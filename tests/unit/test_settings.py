@@ -9,7 +9,7 @@ import pytest
 from commitrelay.configuration import load
 from commitrelay.errors import ConfigError
 from commitrelay.kinds import Duration, Listing, duration
-from commitrelay.settings import DECLARATIONS, Settings
+from commitrelay.settings import DECLARATIONS, Settings, attribute
 from commitrelay.urls import redact, scrub
 
 
@@ -36,20 +36,20 @@ class TestSources:
 
     def test_every_setting_can_come_from_every_source(self) -> None:
         examples = {
-            "NAME": "x", "URL": "file:///x", "TEMPLATE": "t", "N": "7", "NUMBER": "0.5",
-            "DURATION": "9s", "1s,5s,…": "1s", "NAME,…": "a,b", "SIZE": "5MB", "FILE": "secret",
-            "HOST:PORT": "[::1]:80", "COMMAND": "page me",
+            "NAME": "x", "MODULE": "x", "URL": "file:///x", "TEMPLATE": "t", "N": "7",
+            "NUMBER": "0.5", "DURATION": "9s", "1s,5s,…": "1s", "NAME,…": "a,b",
+            "SIZE": "5MB", "FILE": "secret", "HOST:PORT": "[::1]:80", "COMMAND": "page me",
         }  # fmt: skip
         write("file:///x", "secret")
         for item in DECLARATIONS:
             options = getattr(item.kind, "options", None)
             text = options[-1] if options else examples[item.kind.metavar]
             wanted = item.kind.parse(text)
-            assert getattr(load({item.name: text}, {}), item.name) == wanted
-            assert getattr(load({}, {item.variable: text}), item.name) == wanted
+            assert getattr(load({item.name: text}, {}), attribute(item.name)) == wanted
+            assert getattr(load({}, {item.variable: text}), attribute(item.name)) == wanted
             value = text if item.kind.metavar in ("N", "NUMBER") else f'"{text}"'
             write(f"{item.name} = {value}\n", "one.toml")
-            assert getattr(load({"config": "one.toml"}, {}), item.name) == wanted
+            assert getattr(load({"config": "one.toml"}, {}), attribute(item.name)) == wanted
 
     def test_database_url_serves_where_our_own_variable_is_absent_or_empty(self) -> None:
         both = {"DATABASE_URL": "sqlite:///a", "COMMITRELAY_DATABASE": "sqlite:///b"}

@@ -16,7 +16,7 @@ from tests.writing.databases import SqliteDatabase
 from tests.writing.promises import Connect, Promises, closing_factory, event
 from tests.writing.writers import DjangoWriter
 
-ALIASES = ("default", "second", "third")
+ALIASES = ("default", "second", "third", "fourth")
 
 
 def configure(database: Any) -> None:

@@ -13,6 +13,7 @@ from commitrelay import __version__
 from commitrelay.cli import (
     audit,
     blocked,
+    consume,
     demo,
     discard,
     doctor,
@@ -43,7 +44,7 @@ from commitrelay.urls import scrub
 COMMANDS: tuple[Command, ...] = tuple(
     module.COMMAND
     for module in (
-        *(demo, init, sql, run),
+        *(demo, init, sql, run, consume),
         *(status, list, show, blocked, tail, audit, doctor),
         *(retry, edit, discard, resolve, replay),
         *(lanes, pause, resume, drain, purge),

@@ -46,6 +46,7 @@ def as_json(event: EventRecord) -> dict[str, Any]:
         "idempotency_key": event.idempotency_key,
         "created_at": timestamp(event.created_at),
         "deliver_at": timestamp(event.deliver_at),
+        "completed_at": timestamp(event.completed_at),
         "deliveries": [_story(story) for story in event.deliveries],
     }
     if event.payload is not None:
@@ -77,6 +78,7 @@ def _text(event: EventRecord, story: Story) -> str:
         "aggregate": f"{event.aggregate_type}/{event.aggregate_id}",
         "added": moment(event.created_at),
         "deliver at": moment(event.deliver_at) if event.deliver_at else "",
+        "completed": moment(event.completed_at) if event.completed_at else "",
         "idempotency key": event.idempotency_key or "",
         **{f"header {name}": value for name, value in event.headers.items()},
     }

@@ -90,7 +90,7 @@ class RabbitMQTopic:
             except TimeoutError:
                 return []
         taken, self._deliveries = self._deliveries, []
-        return [received(message_id(header) or "", body) for header, body in taken]
+        return [received(message_id(each.header) or "", each.body) for each in taken]
 
     async def _reconnect(self) -> None:
         try:

@@ -196,6 +196,7 @@ class Stage:
             topic=self._topic.name,
             poll=0.05,
             retention=None,
+            inbox_retention=None,
         )
 
     def _over(self, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Settings of one publisher: the config file's options under the URL's query, read by type."""
+"""Settings of one adapter: the config file's options under the URL's query, read by type."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 class Settings:
     """Each setting is taken once; what nobody took is a typing error, told by `refuse_unknown`."""
 
-    def __init__(self, publisher: str, options: Mapping[str, str], query: str = "") -> None:
-        self._publisher = publisher
+    def __init__(
+        self, adapter: str, options: Mapping[str, str], query: str = "", *, role: str = "publisher"
+    ) -> None:
+        self.owner = f"{adapter} {role}"
         given = dict(parse_qsl(query, keep_blank_values=True))
         self.remaining: dict[str, str] = {**options, **given}
         self._known: list[str] = []
@@ -57,9 +59,9 @@ class Settings:
     def refuse_unknown(self) -> None:
         for name in self.remaining:
             raise ConfigError(
-                f"the {self._publisher} publisher has no setting {name!r}: "
+                f"the {self.owner} has no setting {name!r}: "
                 f"use {', '.join(sorted(self._known)) or 'none'}"
             )
 
     def _wrong(self, name: str, text: str, expected: str) -> ConfigError:
-        return ConfigError(f"{name}={text!r} of the {self._publisher} publisher is not {expected}")
+        return ConfigError(f"{name}={text!r} of the {self.owner} is not {expected}")

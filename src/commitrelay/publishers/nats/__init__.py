@@ -5,6 +5,7 @@ subjects.py    topic and key -> subject
 connection.py  NATS's protocol: what is asked and answered
 login.py       reach a server, encrypt, prove who we are
 link.py        messages out, acknowledgements in
+streams.py     whether a stream is there; made if asked for
 outcomes.py    what an acknowledgement means
 publisher.py   the publisher
 """

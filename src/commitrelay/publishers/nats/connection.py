@@ -16,6 +16,7 @@ from commitrelay.errors import BrokerUnreachable, PublisherError
 from commitrelay.publishers.wire import Wire
 
 NO_RESPONDERS = "503"
+OWN_SUBSCRIPTIONS = 2
 
 
 class Reply(NamedTuple):
@@ -25,7 +26,17 @@ class Reply(NamedTuple):
     payload: bytes
 
 
+class Delivery(NamedTuple):
+    """A message to a subscription, with its headers as they came: `NATS/1.0…`, or nothing."""
+
+    subject: str
+    reply_to: str
+    headers: bytes
+    payload: bytes
+
+
 Take = Callable[[int, Reply], None]
+TakeDelivery = Callable[[Delivery], None]
 
 
 class NatsConnection(Wire):
@@ -45,6 +56,8 @@ class NatsConnection(Wire):
         self._requests: dict[int, asyncio.Future[Reply]] = {}
         self._requested = 0
         self._pongs: list[asyncio.Future[None]] = []
+        self._subscriptions: dict[bytes, TakeDelivery] = {}
+        self._subscribed = OWN_SUBSCRIPTIONS
 
     @property
     def max_payload(self) -> int:
@@ -72,15 +85,32 @@ class NatsConnection(Wire):
         self.write(b"PING\r\n")
         await pong
 
-    async def request(self, subject: str, body: bytes = b"") -> Reply:
+    def subscribe(self, take: TakeDelivery, subject: str | None = None) -> str:
+        """Have everything to a subject delivered; None: to a new inbox, which is returned."""
+        self._check()
+        self._subscribed += 1
+        subject = subject or f"{self._inbox}.d.{self._subscribed}"
+        self._subscriptions[str(self._subscribed).encode()] = take
+        self.write(f"SUB {subject} {self._subscribed}\r\n".encode())
+        return subject
+
+    def publish(self, subject: str, body: bytes, reply_to: str = "") -> None:
+        """Say it to whoever listens."""
+        self._check()
+        head = f"PUB {subject} {reply_to} {len(body)}\r\n"
+        self.write(head.encode() + body + b"\r\n")
+
+    async def request(self, subject: str, body: bytes = b"", headers: bytes = b"") -> Reply:
         """Ask, and wait for the first answer; the caller sets the time limit."""
         self._check()
         self._requested += 1
         number = self._requested
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._requests[number] = reply
-        head = f"PUB {subject} {self._inbox}.r.{number} {len(body)}\r\n"
-        self.write(head.encode() + body + b"\r\n")
+        size = f"{len(headers)} {len(headers) + len(body)}" if headers else f"{len(body)}"
+        verb = "HPUB" if headers else "PUB"
+        head = f"{verb} {subject} {self._inbox}.r.{number} {size}\r\n"
+        self.write(head.encode() + headers + body + b"\r\n")
         try:
             return await reply
         finally:
@@ -134,17 +164,22 @@ class NatsConnection(Wire):
 
     def _message(self, buffer: bytes, start: int, end: int) -> int | None:
         """Take one message; where the next thing begins, None if it is not here in full."""
-        kind, subject, _sid, *_reply, total = buffer[start:end].split(b" ")
+        kind, subject, sid, *rest, total = buffer[start:end].split()
         begin = end + 2
         stop = begin + int(total)
         if len(buffer) < stop + 2:
             return None
-        status = None
+        headers = b""
         if kind == b"HMSG":
-            header_bytes = int(_reply[-1])
-            status = _status(buffer[begin : begin + header_bytes])
-            begin += header_bytes
-        self._dispatch(subject, Reply(status, buffer[begin:stop]))
+            body = begin + int(rest.pop())
+            headers, begin = buffer[begin:body], body
+        payload = buffer[begin:stop]
+        take = self._subscriptions.get(sid)
+        if take is None:
+            self._dispatch(subject, Reply(status_of(headers) if headers else None, payload))
+        else:
+            reply_to = rest[0].decode() if rest else ""
+            take(Delivery(subject.decode("utf-8", "replace"), reply_to, headers, payload))
         return stop + 2
 
     def _dispatch(self, subject: bytes, reply: Reply) -> None:
@@ -178,7 +213,7 @@ class NatsConnection(Wire):
         super().connection_lost(exc)
 
 
-def _status(headers: bytes) -> str | None:
+def status_of(headers: bytes) -> str | None:
     """`NATS/1.0 503 No Responders` -> 503; None for headers without one."""
     first = headers.split(b"\r\n", 1)[0].split(b" ")
     return first[1].decode() if len(first) > 1 and first[1] else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from commitrelay.errors import PublisherError
 from commitrelay.publisher import Message
 from commitrelay.publishers.nats.connection import NatsConnection, must
 from commitrelay.publishers.nats.link import NatsLink
 from commitrelay.publishers.nats.login import log_in
 from commitrelay.publishers.nats.settings import NatsSettings
+from commitrelay.publishers.nats.streams import check_stream
 from commitrelay.publishers.nats.subjects import Subjects
 from commitrelay.publishers.pipelined import Link, PipelinedPublisher
 
@@ -73,20 +73,4 @@ class NatsPublisher(PipelinedPublisher):
         if stream is None:
             return
         assert isinstance(self._link, NatsLink), "connected before"
-        connection = self._link.connection
-        answer = await connection.api(f"STREAM.INFO.{stream}")
-        if answer.get("error", {}).get("err_code") != STREAM_NOT_FOUND:
-            must(answer, f"{self}: stream {stream}")
-            return
-        if not self.settings.create_stream:
-            raise PublisherError(
-                f"{self} has no stream {stream}: create it or use ?create_stream=SUBJECTS"
-            )
-        wanted = {
-            "name": stream,
-            "subjects": list(self.settings.create_stream),
-            "storage": "file",
-            "num_replicas": self.settings.replicas,
-        }
-        answer = await connection.api(f"STREAM.CREATE.{stream}", wanted)
-        must(answer, f"{self}: cannot create stream {stream}")
+        await check_stream(self._link.connection, self.settings, stream)

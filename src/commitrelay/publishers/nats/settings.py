@@ -35,9 +35,16 @@ class NatsSettings:
     @classmethod
     def from_url(cls, url: str, options: Mapping[str, str]) -> NatsSettings:
         """Read `nats://user:password@host:4222,host2:4222?stream=…&subject=…`."""
-        address, _, query = url.partition("://")[2].partition("?")
+        settings = Settings("nats", options, url.partition("?")[2])
+        made = cls.take(url, settings)
+        settings.refuse_unknown()
+        return made
+
+    @classmethod
+    def take(cls, url: str, settings: Settings) -> NatsSettings:
+        """What is about the servers and subjects; the rest is left in `settings`."""
+        address = url.partition("://")[2].partition("?")[0]
         userinfo, _, hosts = address.rpartition("@")
-        settings = Settings("nats", options, query)
         user, has_password, password = userinfo.partition(":")
         if user and not has_password:  # a token there would be shown, for it looks like a user
             raise ConfigError(
@@ -51,7 +58,7 @@ class NatsSettings:
             name: settings.text(f"tls_{name}", "") or None
             for name in ("ca_file", "certificate_file", "key_file")
         }
-        made = cls(
+        return cls(
             servers=tuple(_server(each, url) for each in hosts.strip("/").split(",")),
             user=unquote(user) if has_password else None,
             password=unquote(password) if has_password else None,
@@ -65,8 +72,6 @@ class NatsSettings:
             replicas=settings.integer("replicas", 1),
             delivery_timeout_seconds=settings.seconds("delivery_timeout_seconds", 10.0),
         )
-        settings.refuse_unknown()
-        return made
 
     def __post_init__(self) -> None:
         Subjects(self.subject)

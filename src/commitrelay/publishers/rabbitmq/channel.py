@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from commitrelay.errors import BrokerUnreachable
 from commitrelay.publishers.rabbitmq.confirms import Confirms, Flight
@@ -26,10 +26,16 @@ CHUNK_BYTES = 256 * 1024
 
 REJECTED = "a queue rejected it (nack): it is full, or has failed"
 NO_ROUTE = 312
+REPLY_SUCCESS = 200
 EMPTY_TABLE = b"\x00\x00\x00\x00"
 
-Delivery = tuple[bytes, bytes]
-"""The content header and the body of a message that was consumed."""
+
+class Delivery(NamedTuple):
+    """A message that was consumed: its content header, its body, and how it was delivered."""
+
+    header: bytes
+    body: bytes
+    arguments: bytes
 
 
 class ChannelClosed(Exception):
@@ -87,6 +93,7 @@ class Channel:
         self.confirms = Confirms()
         self.encode = Encoder(number, line.frame_max)
         self.on_delivery: Callable[[Delivery], None] | None = None
+        self.on_end: Callable[[Exception], None] | None = None
         self._line = line
         self._replies = Replies()
         self._content: _Content | None = None
@@ -105,6 +112,20 @@ class Channel:
         reply = self._replies.expect()
         self._line.write(method(self.number, name, arguments))
         return await reply
+
+    def tell(self, name: Method, arguments: bytes) -> None:
+        """Say something that is not answered."""
+        if self.error is not None:
+            raise self.error
+        self._line.write(method(self.number, name, arguments))
+
+    async def close(self) -> None:
+        """Give back what was delivered and not acknowledged, and end."""
+        if self.error is None:
+            reason = u16.pack(REPLY_SUCCESS) + short_text("") + u16.pack(0) + u16.pack(0)
+            await self.call(Method.CHANNEL_CLOSE, reason)
+            self._line.detach(self)
+            self.fail(BrokerUnreachable("the channel is closed"))
 
     async def send(self, flight: Flight, frames: Sequence[bytes], ids: Sequence[str]) -> None:
         """Write messages, waiting while the broker wants no more; nobody else may send then."""
@@ -127,6 +148,8 @@ class Channel:
             self.error = error
             self._replies.fail(error)
             self.confirms.fail(error)
+            if self.on_end is not None:
+                self.on_end(error)
 
     # --- what the broker says ------------------------------------------------------------------
 
@@ -169,7 +192,8 @@ class Channel:
         if content.method == Method.BASIC_RETURN:
             self.confirms.returned(message_id(content.header), _why_returned(content.arguments))
         elif self.on_delivery is not None:
-            self.on_delivery((content.header, b"".join(content.pieces)))
+            body = b"".join(content.pieces)
+            self.on_delivery(Delivery(content.header, body, content.arguments))
 
     def _closed_by_broker(self, payload: bytes) -> None:
         reader = Reader(payload, 4)

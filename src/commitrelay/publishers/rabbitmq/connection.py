@@ -9,7 +9,7 @@ import struct
 from typing import cast
 
 from commitrelay.errors import BrokerUnreachable
-from commitrelay.publishers.rabbitmq.channel import Channel, Replies
+from commitrelay.publishers.rabbitmq.channel import REPLY_SUCCESS, Channel, Replies
 from commitrelay.publishers.rabbitmq.confirms import UnknownConfirm
 from commitrelay.publishers.rabbitmq.settings import RabbitMQSettings
 from commitrelay.publishers.rabbitmq.wire import (
@@ -34,7 +34,6 @@ from commitrelay.publishers.rabbitmq.wire import (
 FRAME_MAX = 128 * 1024
 WRITE_BUFFER_BYTES = 1024 * 1024
 GOODBYE_SECONDS = 1.0
-REPLY_SUCCESS = 200
 UNWANTED = (403, 530)
 """Access refused, not allowed: said of a connection, this is about who we are."""
 

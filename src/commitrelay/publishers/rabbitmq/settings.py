@@ -39,13 +39,20 @@ class RabbitMQSettings:
     @classmethod
     def from_url(cls, url: str, options: Mapping[str, str]) -> RabbitMQSettings:
         """Read `amqps://user:password@host:5671,host2:5671/vhost?exchange=…&routing_key=…`."""
+        settings = Settings("rabbitmq", options, url.partition("?")[2])
+        made = cls.take(url, settings)
+        settings.refuse_unknown()
+        made.tls_context()
+        return made
+
+    @classmethod
+    def take(cls, url: str, settings: Settings) -> RabbitMQSettings:
+        """What is about the broker and its exchanges; the rest is left in `settings`."""
         scheme, _, rest = url.partition("://")
-        address, _, query = rest.partition("?")
-        authority, _, vhost = address.partition("/")
+        authority, _, vhost = rest.partition("?")[0].partition("/")
         userinfo, _, hosts = authority.rpartition("@")
-        settings = Settings("rabbitmq", options, query)
         user, password = _login(userinfo) if userinfo else (cls.user, "guest")
-        read = cls(
+        return cls(
             hosts=_hosts(hosts, DEFAULT_PORTS[scheme.lower()], url),
             tls=scheme.lower() == "amqps",
             user=user,
@@ -61,9 +68,6 @@ class RabbitMQSettings:
             certfile=settings.text("certfile", "") or None,
             keyfile=settings.text("keyfile", "") or None,
         )
-        settings.refuse_unknown()
-        read.tls_context()
-        return read
 
     def __str__(self) -> str:
         return "RabbitMQ at " + ",".join(f"{host}:{port}" for host, port in self.hosts)

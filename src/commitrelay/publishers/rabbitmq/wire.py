@@ -1,4 +1,4 @@
-"""Wire: the parts of AMQP 0-9-1 that a publisher needs, as bytes. No I/O.
+"""Wire: the parts of AMQP 0-9-1 that publishers and sources need, as bytes. No I/O.
 
 A frame is a type, a channel, a size, a payload and an end mark. A message is three frames or more:
 the method that publishes it, its properties, and its body in pieces of at most `frame_max`.
@@ -49,6 +49,7 @@ class Method(IntEnum):
     QUEUE_DECLARE = 0x0032_000A
     QUEUE_BIND = 0x0032_0014
     QUEUE_DELETE = 0x0032_0028
+    BASIC_QOS = 0x003C_000A
     BASIC_CONSUME = 0x003C_0014
     BASIC_CANCEL = 0x003C_001E
     BASIC_PUBLISH = 0x003C_0028

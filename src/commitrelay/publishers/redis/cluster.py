@@ -65,12 +65,12 @@ class ClusterLink:
     async def send(self, batch: Batch) -> None:
         parts: dict[RedisLink, list[int]] = {}
         for position, message in enumerate(batch.messages):
-            link = self._link_of(self._streams.stream(message))
+            link = self.link_of(self._streams.stream(message))
             parts.setdefault(link, []).append(position)
         for link, positions in parts.items():
             await link.send_some(batch, positions)
 
-    def _link_of(self, stream: str) -> RedisLink:
+    def link_of(self, stream: str) -> RedisLink:
         link = self._by_stream.get(stream)
         if link is None:
             if len(self._by_stream) >= MAX_CACHED_STREAMS:

@@ -33,8 +33,15 @@ class RedisSettings:
     @classmethod
     def from_url(cls, url: str, options: Mapping[str, str]) -> RedisSettings:
         """Read `redis://user:password@host:6379/0?streams=…&maxlen=…`; `rediss://` with TLS."""
+        settings = Settings("redis", options, urlsplit(url).query)
+        made = cls.take(url, settings)
+        settings.refuse_unknown()
+        return made
+
+    @classmethod
+    def take(cls, url: str, settings: Settings) -> RedisSettings:
+        """What is about the server and the streams; the rest is left in `settings`."""
         parts = urlsplit(url)
-        settings = Settings("redis", options, parts.query)
         files = {
             name: settings.text(f"tls_{name}", "") or None
             for name in ("ca_file", "certificate_file", "key_file")
@@ -43,7 +50,7 @@ class RedisSettings:
         if any(files.values()) and not is_tls:
             raise ConfigError(f"{redact(url)!r} has TLS settings without TLS: write rediss://")
         host, port = _address(url)
-        made = cls(
+        return cls(
             host=host,
             port=port,
             user=unquote(parts.username) if parts.username else None,
@@ -56,8 +63,6 @@ class RedisSettings:
             wait_replicas=settings.integer("wait_replicas", 0, at_least=0),
             delivery_timeout_seconds=settings.seconds("delivery_timeout_seconds", 10.0),
         )
-        settings.refuse_unknown()
-        return made
 
     def __post_init__(self) -> None:
         if self.tls is not None:

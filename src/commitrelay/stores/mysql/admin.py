@@ -177,11 +177,12 @@ class MysqlAdmin:
     async def _records(self, rows: Sequence[Any]) -> list[EventRecord]:
         """Event rows, joined with their deliveries."""
         values = {"seqs": [row[0] for row in rows]}
+        completed = dict((await self._ask("completed_rows", values)).rows)
         deliveries: dict[int, dict[str, Delivery]] = defaultdict(dict)
         journal = (await self._ask("journal_rows", values)).rows
         for seq, lane, verdict, at, relay in journal:
             published_at = _utc(at) if verdict == Verdict.PUBLISHED else None
-            status = Verdict(verdict).name.lower()
+            status = "completed" if seq in completed else Verdict(verdict).name.lower()
             deliveries[seq][lane] = Delivery(lane, status, 0, None, None, published_at, relay, None)
         queued = (await self._ask("queue_rows", values)).rows
         for seq, lane, state, attempts, due_at, error, waits_for in queued:
@@ -189,13 +190,18 @@ class MysqlAdmin:
             deliveries[seq][lane] = Delivery(
                 lane, status, attempts, _utc(due_at), error, None, None, waits_for
             )
-        return [_record(row, tuple(deliveries[row[0]].values())) for row in rows]
+        return [
+            _record(row, tuple(deliveries[row[0]].values()), _utc(completed.get(row[0])))
+            for row in rows
+        ]
 
     async def _ask(self, query: str, values: Mapping[str, Any] | None = None) -> Result:
         return await self._reads.ask(self._sql[query], values)
 
 
-def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord:
+def _record(
+    row: tuple[Any, ...], deliveries: Sequence[Delivery], completed_at: datetime | None
+) -> EventRecord:
     *values, created_at, deliver_at, payload = row
     seq, event_id, aggregate_type, aggregate_id, event_type, content_type, headers, key = values
     created_at = _utc(created_at)
@@ -213,6 +219,7 @@ def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord
         deliver_at=_utc(deliver_at),
         payload=payload,
         deliveries=deliveries,
+        completed_at=completed_at,
     )
 
 

@@ -281,6 +281,12 @@ WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 
+-- purge_inbox: delete the oldest marks.
+DELETE FROM @inbox
+WHERE done_at < utc_timestamp(6) - INTERVAL %(older_than_seconds)s SECOND
+ORDER BY done_at
+LIMIT %(limit)s;
+
 -- lock_schema: one process at a time creates or migrates this outbox.
 SELECT get_lock(%(name)s, 30);
 
@@ -427,6 +433,11 @@ SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_ty
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, e.payload
 FROM @event AS e
 WHERE e.id = %(id)s;
+
+-- completed_rows: when these events were completed, if they were.
+SELECT e.seq, c.completed_at
+FROM @event AS e FORCE INDEX (PRIMARY) STRAIGHT_JOIN @completion AS c ON c.event_id = e.id
+WHERE e.seq IN (%(seqs)s) AND c.completed_at IS NOT NULL;
 
 -- queue_rows: where events stand in the lanes that still have them.
 SELECT q.seq, lane.name, q.state, q.attempts, q.due_at, q.last_error,

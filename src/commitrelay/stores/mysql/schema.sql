@@ -87,10 +87,12 @@ CREATE TABLE IF NOT EXISTS @turn (
 ) ENGINE = InnoDB;
 
 -- What a consumer has handled: the mark commits together with the effect. Ids of other systems need
--- not be uuids; they are compared as bytes of UTF-8.
+-- not be uuids; they are compared as bytes of UTF-8. The token tells whose mark it is, so that
+-- nobody takes back another one's.
 CREATE TABLE IF NOT EXISTS @inbox (
     consumer VARBINARY(1020) NOT NULL CHECK (consumer <> ''),
     event_id VARBINARY(1020) NOT NULL CHECK (event_id <> ''),
+    token    BIGINT NOT NULL,
     done_at  DATETIME(6) NOT NULL DEFAULT (utc_timestamp(6)),
     PRIMARY KEY (consumer, event_id),
     KEY @@inbox_done (done_at)
@@ -101,6 +103,26 @@ CREATE TABLE IF NOT EXISTS @inbox (
 CREATE TABLE IF NOT EXISTS @completion (
     event_id     CHAR(36) CHARACTER SET ascii COLLATE ascii_general_ci NOT NULL PRIMARY KEY,
     completed_at DATETIME(6)
+) ENGINE = InnoDB, CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+
+-- Who reads a partition for a consumer; gone when the reader lets go of it. Whoever finds the row of
+-- another reader knows that this one died; `deaths` counts those in a row.
+CREATE TABLE IF NOT EXISTS @reader (
+    consumer    VARBINARY(1020) NOT NULL,
+    `partition` VARBINARY(1020) NOT NULL,
+    reader      VARCHAR(255) NOT NULL,
+    deaths      INT NOT NULL DEFAULT 0,
+    since       DATETIME(6) NOT NULL DEFAULT (utc_timestamp(6)),
+    PRIMARY KEY (consumer, `partition`)
+) ENGINE = InnoDB, CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+
+-- Events whose handling was begun after readers had died, and how often; gone when it ends.
+CREATE TABLE IF NOT EXISTS @start (
+    consumer VARBINARY(1020) NOT NULL,
+    event_id VARBINARY(1020) NOT NULL,
+    starts   INT NOT NULL DEFAULT 1,
+    at       DATETIME(6) NOT NULL DEFAULT (utc_timestamp(6)),
+    PRIMARY KEY (consumer, event_id)
 ) ENGINE = InnoDB, CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
 
 -- What operators did, written before they did it: `events` grows with what was changed.
@@ -225,5 +247,7 @@ INSERT INTO @migration (number, name) VALUES (1, '0001_initial')
 ON DUPLICATE KEY UPDATE number = 1;
 INSERT INTO @migration (number, name) VALUES (2, '0002_inbox')
 ON DUPLICATE KEY UPDATE number = 2;
+INSERT INTO @migration (number, name) VALUES (3, '0003_consumer')
+ON DUPLICATE KEY UPDATE number = 3;
 INSERT INTO @migration (number, name) VALUES (5, '0005_operating')
 ON DUPLICATE KEY UPDATE number = 5;

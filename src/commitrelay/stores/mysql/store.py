@@ -216,6 +216,10 @@ class MysqlStore(MysqlLog, MysqlOperations):
                 return False
         return True
 
+    async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
+        values = {"older_than_seconds": older_than_seconds, "limit": limit}
+        return (await self._leases.transact(self._steps(values, "purge_inbox")))[0].changed
+
     def _steps(self, values: Mapping[str, Any], *names: str) -> list[Step]:
         return [(self._sql[name], values) for name in names]
 

@@ -21,3 +21,50 @@ WITH keys AS MATERIALIZED (
     ORDER BY hash
 )
 SELECT pg_advisory_xact_lock(hash) FROM keys;
+
+-- before_claim: no plan that suits an empty queue only, as drivers keep plans while it grows.
+-- It holds until the transaction ends, of which the claim is the last statement.
+SELECT
+    set_config('enable_seqscan', 'off', true),
+    set_config('enable_bitmapscan', 'off', true),
+    set_config('enable_sort', 'off', true);
+
+-- claim_added: what this transaction has added and heads its key becomes the direct pass's.
+-- There is no index on the keys of pending events, so the few that lie below are compared one by
+-- one; if they are not few, there is a backlog, and the relay is at work on it. Under REPEATABLE READ
+-- an earlier event could be hidden: then nothing is claimed. The planner has no choice but to look the
+-- events up by their ids (see queries.sql).
+UPDATE @queue AS q
+SET state = 5,
+    claim_token = :token::bigint,
+    due_at = statement_timestamp() + :until::bigint * interval '1 millisecond'
+WHERE q.lane = (SELECT lane.id FROM @lane AS lane WHERE lane.name = :lane::text)
+  AND q.seq = ANY (ARRAY(
+    WITH mine AS MATERIALIZED (
+        SELECT added.seq, added.key, lane.id AS lane
+        FROM (VALUES (:id::text)) AS event (id)
+        CROSS JOIN LATERAL (SELECT seq FROM @event WHERE id = event.id::uuid OFFSET 0) AS e
+        CROSS JOIN LATERAL (SELECT * FROM @queue
+                            WHERE seq = e.seq AND state + 0 = 0 OFFSET 0) AS added
+        JOIN @lane AS lane ON lane.id = added.lane
+        WHERE lane.name = :lane::text
+          AND NOT lane.paused
+          AND current_setting('transaction_isolation') = 'read committed'
+    ),
+    below AS MATERIALIZED (
+        SELECT pending.seq, pending.key FROM @queue AS pending
+        WHERE pending.lane = (SELECT mine.lane FROM mine LIMIT 1)
+          AND pending.state = 0
+          AND pending.seq < (SELECT max(mine.seq) FROM mine)
+        ORDER BY pending.lane, pending.seq
+        LIMIT 201
+    )
+    SELECT mine.seq FROM mine
+    WHERE (SELECT count(*) FROM below) <= 200
+      AND NOT EXISTS (SELECT FROM below
+                      WHERE below.key = mine.key AND below.seq < mine.seq
+                        AND below.seq NOT IN (SELECT other.seq FROM mine AS other))
+      AND (SELECT b.seq FROM @queue AS b
+           WHERE b.lane = mine.lane AND b.key = mine.key AND b.seq < mine.seq
+             AND b.state IN (1, 3, 4, 5)
+           ORDER BY b.lane, b.key, b.seq LIMIT 1) IS NULL));

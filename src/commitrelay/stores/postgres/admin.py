@@ -225,10 +225,11 @@ class PostgresAdmin:
     ) -> list[EventRecord]:
         """Event rows, joined with their deliveries."""
         values = {"seqs": [row[0] for row in rows]}
+        completed = dict(await self._all(connection, "completed_rows", values))
         deliveries: dict[int, dict[str, Delivery]] = defaultdict(dict)
         for seq, lane, verdict, at, relay in await self._all(connection, "journal_rows", values):
             published_at = _utc(at) if verdict == Verdict.PUBLISHED else None
-            status = Verdict(verdict).name.lower()
+            status = "completed" if seq in completed else Verdict(verdict).name.lower()
             deliveries[seq][lane] = Delivery(lane, status, 0, None, None, published_at, relay, None)
         for seq, lane, state, attempts, due_at, error, waits_for in await self._all(
             connection, "queue_rows", values
@@ -237,7 +238,10 @@ class PostgresAdmin:
             deliveries[seq][lane] = Delivery(
                 lane, status, attempts, _utc(due_at), error, None, None, waits_for
             )
-        return [_record(row, tuple(deliveries[row[0]].values())) for row in rows]
+        return [
+            _record(row, tuple(deliveries[row[0]].values()), _utc(completed.get(row[0])))
+            for row in rows
+        ]
 
     # --- statements -----------------------------------------------------------------------
 
@@ -276,7 +280,9 @@ class PostgresAdmin:
         return await (await connection.execute(self._sql[query], values)).fetchone()
 
 
-def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord:
+def _record(
+    row: tuple[Any, ...], deliveries: Sequence[Delivery], completed_at: datetime | None
+) -> EventRecord:
     *values, created_at, deliver_at, payload = row
     seq, event_id, aggregate_type, aggregate_id, event_type, content_type, headers, key = values
     created_at = _utc(created_at)
@@ -294,6 +300,7 @@ def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord
         deliver_at=_utc(deliver_at),
         payload=payload,
         deliveries=deliveries,
+        completed_at=completed_at,
     )
 
 

@@ -109,7 +109,7 @@ class Link:
         if self._connection is not None and not self._connection.closed:
             return self._connection
         self._connection = await AsyncConnection.connect(
-            _with_defaults(self._url), autocommit=True, prepare_threshold=self._prepare_threshold
+            with_defaults(self._url), autocommit=True, prepare_threshold=self._prepare_threshold
         )
         await self._tune(self._connection)
         return self._connection
@@ -154,7 +154,7 @@ def checked_url(url: str) -> str:
     return plain
 
 
-def _with_defaults(url: str) -> str:
+def with_defaults(url: str) -> str:
     given = conninfo.conninfo_to_dict(url)
     missing: Mapping[str, Any] = {
         name: value for name, value in _CONNECTION_DEFAULTS.items() if name not in given

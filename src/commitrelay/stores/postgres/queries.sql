@@ -267,9 +267,52 @@ WHERE q.lane = %(lane)s
   AND EXISTS (SELECT FROM @lease
               WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s);
 
+-- take_claimed: those of these events that a direct pass has claimed and committed.
+SELECT
+    q.seq, q.key, q.bucket, q.state, q.attempts, false,
+    e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
+    e.content_type, e.headers::text, e.idempotency_key,
+    replace((e.created_at AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'
+FROM unnest(%(ids)s::uuid[]) AS wanted (id)
+CROSS JOIN LATERAL (SELECT * FROM @event WHERE id = wanted.id OFFSET 0) AS e
+CROSS JOIN LATERAL (SELECT * FROM @queue WHERE seq = e.seq AND lane = %(lane)s OFFSET 0) AS q
+WHERE q.state = 5 AND q.claim_token = %(token)s;
+
+-- pass_delivered: claimed events leave the queue and enter the journal, if the claim still holds.
+WITH gone AS (
+    DELETE FROM @queue
+    WHERE lane = %(lane)s
+      AND seq = ANY (%(seqs)s::bigint[])
+      AND state + 0 = 5
+      AND claim_token = %(token)s
+    RETURNING seq
+)
+INSERT INTO @delivery (smallest, largest, lane, events, verdict, relay, seqs)
+SELECT min(seq), max(seq), %(lane)s, count(*), 0, %(relay)s, array_agg(seq)
+FROM gone
+HAVING count(*) > 0
+RETURNING events;
+
+-- pass_released: claimed events are the relay's, at once and with no attempt spent.
+-- As retrying ones, which hold their key back: a sweep may have read past them.
+UPDATE @queue
+SET state = 1, due_at = clock_timestamp(), claim_token = 0, last_error = %(error)s::text
+WHERE lane = %(lane)s
+  AND seq = ANY (%(seqs)s::bigint[])
+  AND state + 0 = 5
+  AND claim_token = %(token)s;
+
+-- pass_parked: claimed events that follow a released one of their key wait behind it.
+UPDATE @queue
+SET state = 3, due_at = NULL, claim_token = 0
+WHERE lane = %(lane)s
+  AND seq = ANY (%(seqs)s::bigint[])
+  AND state + 0 = 5
+  AND claim_token = %(token)s;
+
 -- unpark: the first parked events of each key that nothing else blocks become pending.
 -- The recursion steps from key to key, so 1M events parked behind one key cost one step. Claims
--- that have expired end here too, for relays that do not claim (the strategy was changed).
+-- that have expired end here too: of a direct pass that died, or of another strategy.
 WITH RECURSIVE fence AS MATERIALIZED (
     SELECT token FROM @lease
     WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s
@@ -392,6 +435,14 @@ RETURNING mine.buckets;
 
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
+
+-- purge_inbox: delete the oldest marks.
+DELETE FROM @inbox
+WHERE ctid = ANY (ARRAY(
+    SELECT i.ctid FROM @inbox AS i
+    WHERE i.done_at < (SELECT clock_timestamp() - %(older_than_seconds)s * interval '1 second')
+    ORDER BY i.done_at
+    LIMIT %(limit)s));
 
 -- gate: the number of the advisory locks by which this outbox's relays say that they sleep.
 SELECT hashtext('commitrelay ' || '@event'::regclass::oid);
@@ -559,6 +610,10 @@ SELECT e.seq, e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.cont
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, e.payload
 FROM @event AS e
 WHERE e.id = %(id)s::uuid;
+
+-- completed_rows: when these events were completed, if they were.
+SELECT e.seq, c.completed_at FROM @event AS e JOIN @completion AS c ON c.event_id = e.id
+WHERE e.seq = ANY (%(seqs)s::bigint[]) AND c.completed_at IS NOT NULL;
 
 -- queue_rows: where events stand in the lanes that still have them.
 SELECT q.seq, lane.name, q.state, q.attempts, q.due_at, q.last_error,

@@ -93,10 +93,11 @@ CREATE TABLE IF NOT EXISTS @lease (
 );
 
 -- What a consumer has handled: the mark commits together with the effect. Ids of other systems need
--- not be uuids.
+-- not be uuids. The token tells whose mark it is, so that nobody takes back another one's.
 CREATE TABLE IF NOT EXISTS @inbox (
     consumer text NOT NULL CHECK (length(consumer) BETWEEN 1 AND 255),
     event_id text NOT NULL CHECK (length(event_id) BETWEEN 1 AND 255),
+    token    bigint NOT NULL,
     done_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (consumer, event_id)
 );
@@ -108,6 +109,26 @@ CREATE INDEX IF NOT EXISTS @@inbox_done ON @inbox (done_at);
 CREATE TABLE IF NOT EXISTS @completion (
     event_id     uuid PRIMARY KEY,
     completed_at timestamptz
+);
+
+-- Who reads a partition for a consumer; gone when the reader lets go of it. Whoever finds the row of
+-- another reader knows that this one died; `deaths` counts those in a row.
+CREATE TABLE IF NOT EXISTS @reader (
+    consumer  text NOT NULL,
+    partition text NOT NULL,
+    reader    text NOT NULL,
+    deaths    integer NOT NULL DEFAULT 0,
+    since     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (consumer, partition)
+);
+
+-- Events whose handling was begun after readers had died, and how often; gone when it ends.
+CREATE TABLE IF NOT EXISTS @start (
+    consumer text NOT NULL,
+    event_id text NOT NULL,
+    starts   integer NOT NULL DEFAULT 1,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (consumer, event_id)
 );
 
 -- What operators did, written before they did it: `events` grows with what was changed.
@@ -266,4 +287,5 @@ INSERT INTO @lane (name) VALUES ('default') ON CONFLICT (name) DO NOTHING;
 
 INSERT INTO @migration (number, name) VALUES (1, '0001_initial') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (2, '0002_inbox') ON CONFLICT (number) DO NOTHING;
+INSERT INTO @migration (number, name) VALUES (3, '0003_consumer') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (5, '0005_operating') ON CONFLICT (number) DO NOTHING;

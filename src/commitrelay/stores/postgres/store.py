@@ -222,6 +222,46 @@ class PostgresStore(PostgresLog, PostgresOperations):
                     return False
         return True
 
+    async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
+        values = {"older_than_seconds": older_than_seconds, "limit": limit}
+        async with self._leases.use() as connection:
+            return await self._run(connection, "purge_inbox", values)
+
+    # --- direct pass ----------------------------------------------------------------------
+
+    @property
+    def names(self) -> Names:
+        return self._names
+
+    async def take_claimed(self, fence: Fence, ids: Collection[str]) -> list[Queued]:
+        values = {"ids": _array(ids), **_whose(fence)}
+        async with self._claims.use() as connection:
+            return await self._queued("take_claimed", values, connection)
+
+    async def settle_claimed(
+        self,
+        fence: Fence,
+        *,
+        delivered: Collection[int] = (),
+        released: Collection[int] = (),
+        parked: Collection[int] = (),
+        error: str | None = None,
+    ) -> int:
+        whose = _whose(fence)
+        steps: dict[str, dict[str, Any]] = {}
+        if delivered:
+            steps["pass_delivered"] = {"seqs": _array(delivered), **whose}
+        if released:
+            reason = None if error is None else clean_error(error)
+            steps["pass_released"] = {"seqs": _array(released), "error": reason, **whose}
+        if parked:
+            steps["pass_parked"] = {"seqs": _array(parked), **whose}
+        async with self._settles.use() as connection:
+            done = await self._in_one_message(connection, steps)
+        journal = done.pop("pass_delivered", None)
+        changed = sum(result.changed for result in done.values())
+        return changed + (journal.rows[0][0] if journal and journal.rows else 0)
+
     # --- waiting --------------------------------------------------------------------------
 
     async def sleep(self, seconds: float) -> None:

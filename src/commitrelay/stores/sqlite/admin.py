@@ -48,7 +48,7 @@ class SqliteAdmin:
             raise ConfigError(f"SQLite has no schemas: leave {names.schema!r} out")
         self._names = names
         self._sql = queries("sqlite", names)
-        self._database = Database(_path(path_or_url), run=run, clock=clock, connection=connection)
+        self._database = Database(path_of(path_or_url), run=run, clock=clock, connection=connection)
 
     async def open(self) -> None:
         version = await self._database.read(self._version)
@@ -209,10 +209,11 @@ class SqliteAdmin:
     def _records(self, db: sqlite3.Connection, rows: list[Any]) -> list[EventRecord]:
         """Event rows, joined with their deliveries."""
         seqs = json.dumps([row[0] for row in rows])
+        completed = dict(self._all(db, "completed_rows", seqs=seqs))
         deliveries: dict[int, dict[str, Delivery]] = defaultdict(dict)
         for seq, lane, verdict, at, relay in self._all(db, "journal_rows", seqs=seqs):
             published = from_ms(at) if verdict == Verdict.PUBLISHED else None
-            status = Verdict(verdict).name.lower()
+            status = "completed" if seq in completed else Verdict(verdict).name.lower()
             deliveries[seq][lane] = Delivery(lane, status, 0, None, None, published, relay, None)
         for seq, lane, state, attempts, due_at, error, waits_for in self._all(
             db, "queue_rows", seqs=seqs
@@ -227,7 +228,9 @@ class SqliteAdmin:
                 None,
                 waits_for,
             )
-        return [_record(row, tuple(deliveries[row[0]].values())) for row in rows]
+        return [
+            _record(row, tuple(deliveries[row[0]].values()), completed.get(row[0])) for row in rows
+        ]
 
     # --- statements -----------------------------------------------------------------------
 
@@ -245,7 +248,7 @@ class SqliteAdmin:
         return None if row is None else row[0]
 
 
-def _path(path_or_url: str) -> str:
+def path_of(path_or_url: str) -> str:
     """The file of `sqlite:///relative`, `sqlite:////absolute`, `sqlite://` or a plain path."""
     if not path_or_url.startswith("sqlite:"):
         return path_or_url
@@ -269,7 +272,9 @@ def _statements(script: str) -> Iterator[str]:
             pending = ""
 
 
-def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord:
+def _record(
+    row: tuple[Any, ...], deliveries: Sequence[Delivery], completed_at: str | None
+) -> EventRecord:
     seq, event_id, aggregate_type, aggregate_id, event_type, content_type, headers = row[:7]
     idempotency_key, created_at, deliver_at, payload = row[7:]
     return EventRecord(
@@ -285,6 +290,7 @@ def _record(row: tuple[Any, ...], deliveries: Sequence[Delivery]) -> EventRecord
         deliver_at=None if deliver_at is None else from_text(deliver_at),
         payload=payload,
         deliveries=deliveries,
+        completed_at=None if completed_at is None else from_text(completed_at),
     )
 
 

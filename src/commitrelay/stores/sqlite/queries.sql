@@ -91,6 +91,72 @@ WHERE q.lane = :lane
               WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
                 AND b.state IN (1, 3, 4, 5));
 
+-- take_claimed: those of these events that a direct pass has claimed and committed.
+SELECT
+    q.seq, q.key, q.bucket, q.state, q.attempts, 0,
+    e.id, e.aggregate_type, e.aggregate_id, e.event_type, CAST(e.payload AS BLOB),
+    e.content_type, e.headers, e.idempotency_key,
+    CASE WHEN e.created_at GLOB '*T*Z' THEN e.created_at
+         ELSE strftime('%Y-%m-%dT%H:%M:%fZ', e.created_at) END
+FROM json_each(:ids) AS wanted
+CROSS JOIN @event AS e ON e.id = wanted.value
+CROSS JOIN @queue AS q ON q.lane = :lane AND q.seq = e.seq
+WHERE q.state = 5 AND q.claim_token = :token;
+
+-- pass_delivered: take events out of the queue whose claim still holds, and tell which.
+DELETE FROM @queue
+WHERE lane = :lane
+  AND seq IN (SELECT value FROM json_each(:seqs))
+  AND state = 5 AND claim_token = :token
+RETURNING seq;
+
+-- pass_released: claimed events are the relay's, at once and with no attempt spent.
+-- As retrying ones, which hold their key back: a sweep may have read past them.
+UPDATE @queue
+SET state = 1, due_at = :now_ms, claim_token = 0, last_error = :error
+WHERE lane = :lane
+  AND seq IN (SELECT value FROM json_each(:seqs))
+  AND state = 5 AND claim_token = :token;
+
+-- pass_parked: claimed events that follow a released one of their key wait behind it.
+UPDATE @queue
+SET state = 3, due_at = NULL, claim_token = 0
+WHERE lane = :lane
+  AND seq IN (SELECT value FROM json_each(:seqs))
+  AND state = 5 AND claim_token = :token;
+
+-- abandoned_keys: keys of the leased buckets with a direct pass's claim at their head, expired.
+WITH RECURSIVE blocked (key) AS (
+    SELECT (SELECT q.key FROM @queue AS q INDEXED BY @queue_blockers
+            WHERE q.lane = :lane AND q.state IN (1, 3, 4, 5)
+            ORDER BY q.key LIMIT 1)
+    UNION ALL
+    SELECT (SELECT q.key FROM @queue AS q INDEXED BY @queue_blockers
+            WHERE q.lane = :lane AND q.state IN (1, 3, 4, 5) AND q.key > blocked.key
+            ORDER BY q.key LIMIT 1)
+    FROM blocked
+    WHERE blocked.key IS NOT NULL
+)
+SELECT blocked.key
+FROM blocked
+CROSS JOIN @queue AS head
+WHERE head.lane = :lane
+  AND head.seq = (SELECT q.seq FROM @queue AS q INDEXED BY @queue_blockers
+                  WHERE q.lane = :lane AND q.key = blocked.key AND q.state IN (1, 3, 4, 5)
+                  ORDER BY q.seq LIMIT 1)
+  AND head.state = 5
+  AND (:now_ms IS NULL OR head.due_at <= :now_ms)
+  AND (:buckets IS NULL OR head.bucket IN (SELECT value FROM json_each(:buckets)))
+LIMIT :limit;
+
+-- free_abandoned: events of a key whose claim has expired become pending.
+UPDATE @queue
+SET state = 0, due_at = NULL, claim_token = 0
+WHERE lane = :lane
+  AND seq IN (SELECT q.seq FROM @queue AS q INDEXED BY @queue_blockers
+              WHERE q.lane = :lane AND q.key = :key AND q.state IN (1, 3, 4, 5)
+                AND q.state = 5 AND q.due_at <= :now_ms);
+
 -- unblocked_keys: keys of the leased buckets whose first blocking event is merely parked.
 WITH RECURSIVE blocked (key) AS (
     SELECT (SELECT q.key FROM @queue AS q INDEXED BY @queue_blockers
@@ -126,7 +192,7 @@ WHERE lane = :lane
                 ORDER BY seq LIMIT :limit))
     WHERE blocking_before = 0);
 
--- has_work: whether anything is pending, retrying or due; SQLite rows are never claimed.
+-- has_work: whether anything is pending, retrying or due.
 SELECT EXISTS (SELECT 1 FROM @queue INDEXED BY @queue_hot WHERE lane = :lane AND state = 0)
     OR EXISTS (SELECT 1 FROM @queue INDEXED BY @queue_due
                WHERE lane = :lane AND state IN (1, 2) AND due_at <= :now_ms)
@@ -159,6 +225,14 @@ UPDATE @lease SET buckets = :buckets WHERE token = :token;
 
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE token = :token AND lane = :lane AND relay = :relay;
+
+-- purge_inbox: delete the oldest marks.
+DELETE FROM @inbox
+WHERE (consumer, event_id) IN (
+    SELECT i.consumer, i.event_id FROM @inbox AS i
+    WHERE i.done_at < :before_ms
+    ORDER BY i.done_at
+    LIMIT :limit);
 
 -- schema_version: the number of the newest migration.
 SELECT coalesce(max(number), 0) FROM @migration;
@@ -304,6 +378,10 @@ SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_ty
        e.idempotency_key, e.created_at, e.deliver_at, CAST(e.payload AS BLOB)
 FROM @event AS e
 WHERE e.id = :id;
+
+-- completed_rows: when these events were completed, if they were.
+SELECT e.seq, c.completed_at FROM @event AS e CROSS JOIN @completion AS c ON c.event_id = e.id
+WHERE e.seq IN (SELECT value FROM json_each(:seqs)) AND c.completed_at IS NOT NULL;
 
 -- queue_rows: where events stand in the lanes that still have them.
 SELECT q.seq, lane.name, q.state, q.attempts, q.due_at, q.last_error,

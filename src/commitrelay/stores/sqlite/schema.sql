@@ -83,10 +83,12 @@ CREATE TABLE IF NOT EXISTS @lease (
 );
 
 -- What a consumer has handled: the mark commits together with the effect. Ids of other systems need
--- not be uuids. done_at is in milliseconds since 1970.
+-- not be uuids. The token tells whose mark it is, so that nobody takes back another one's. done_at
+-- is in milliseconds since 1970.
 CREATE TABLE IF NOT EXISTS @inbox (
     consumer TEXT NOT NULL CHECK (length(consumer) BETWEEN 1 AND 255),
     event_id TEXT NOT NULL CHECK (length(event_id) BETWEEN 1 AND 255),
+    token    INTEGER NOT NULL,
     done_at  INTEGER NOT NULL
                  DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
     PRIMARY KEY (consumer, event_id)
@@ -99,6 +101,26 @@ CREATE INDEX IF NOT EXISTS @inbox_done ON @inbox (done_at);
 CREATE TABLE IF NOT EXISTS @completion (
     event_id     TEXT PRIMARY KEY,
     completed_at TEXT
+) WITHOUT ROWID;
+
+-- Who reads a partition for a consumer; gone when the reader lets go of it. Whoever finds the row of
+-- another reader knows that this one died; `deaths` counts those in a row.
+CREATE TABLE IF NOT EXISTS @reader (
+    consumer  TEXT NOT NULL,
+    partition TEXT NOT NULL,
+    reader    TEXT NOT NULL,
+    deaths    INTEGER NOT NULL DEFAULT 0,
+    since     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    PRIMARY KEY (consumer, partition)
+) WITHOUT ROWID;
+
+-- Events whose handling was begun after readers had died, and how often; gone when it ends.
+CREATE TABLE IF NOT EXISTS @start (
+    consumer TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    starts   INTEGER NOT NULL DEFAULT 1,
+    at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    PRIMARY KEY (consumer, event_id)
 ) WITHOUT ROWID;
 
 -- What operators did, written before they did it: `events` grows with what was changed. `detail` is
@@ -237,4 +259,5 @@ INSERT INTO @lane (name) VALUES ('default') ON CONFLICT (name) DO NOTHING;
 
 INSERT INTO @migration (number, name) VALUES (1, '0001_initial') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (2, '0002_inbox') ON CONFLICT (number) DO NOTHING;
+INSERT INTO @migration (number, name) VALUES (3, '0003_consumer') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (5, '0005_operating') ON CONFLICT (number) DO NOTHING;

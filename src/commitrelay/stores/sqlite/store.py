@@ -187,9 +187,15 @@ class SqliteStore(SqliteLog, SqliteOperations):
             )
         return changed
 
-    def _deliver(self, db: sqlite3.Connection, fence: Fence, delivered: list[int]) -> int:
+    def _deliver(
+        self,
+        db: sqlite3.Connection,
+        fence: Fence,
+        delivered: Collection[int],
+        query: str = "settle_delivered",
+    ) -> int:
         values = {"seqs": _json(delivered), **_whose(fence)}
-        gone = [seq for (seq,) in self._all(db, "settle_delivered", **values)]
+        gone = [seq for (seq,) in self._all(db, query, **values)]
         self._journal(db, fence.lane, fence.relay, Verdict.PUBLISHED, gone)
         return len(gone)
 
@@ -224,7 +230,14 @@ class SqliteStore(SqliteLog, SqliteOperations):
             if left <= 0:
                 break
             left -= self._run(db, "unpark_key", lane=fence.lane, key=key, limit=left)
-        return limit - left
+        return limit - left + self._free_abandoned(db, fence, asked, limit)
+
+    def _free_abandoned(
+        self, db: sqlite3.Connection, fence: Fence, buckets: str | None, limit: int
+    ) -> int:
+        values = {"lane": fence.lane, "now_ms": self._database.now_ms()}
+        keys = self._all(db, "abandoned_keys", buckets=buckets, limit=limit, **values)
+        return sum(self._run(db, "free_abandoned", key=key, **values) for (key,) in keys)
 
     async def idle(self, lane: int) -> bool:
         return await self._database.read(lambda db: self._idle(db, lane))
@@ -232,7 +245,52 @@ class SqliteStore(SqliteLog, SqliteOperations):
     def _idle(self, db: sqlite3.Connection, lane: int) -> bool:
         if self._value(db, "has_work", lane=lane, now_ms=self._database.now_ms()):
             return False
-        return not self._all(db, "unblocked_keys", lane=lane, buckets=None, limit=1)
+        heads = {"lane": lane, "buckets": None, "limit": 1}
+        return not (
+            self._all(db, "unblocked_keys", **heads)
+            or self._all(db, "abandoned_keys", now_ms=None, **heads)
+        )
+
+    async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
+        before_ms = self._database.now_ms() - ceil(older_than_seconds * 1000)
+        return await self._database.write(
+            lambda db: self._run(db, "purge_inbox", before_ms=before_ms, limit=limit)
+        )
+
+    # --- direct pass ----------------------------------------------------------------------
+
+    @property
+    def names(self) -> Names:
+        return self._names
+
+    async def take_claimed(self, fence: Fence, ids: Collection[str]) -> list[Queued]:
+        values = {"ids": _json(ids), **_whose(fence)}
+        return await self._database.read(
+            lambda db: [_as_queued(row) for row in self._all(db, "take_claimed", **values)]
+        )
+
+    async def settle_claimed(
+        self,
+        fence: Fence,
+        *,
+        delivered: Collection[int] = (),
+        released: Collection[int] = (),
+        parked: Collection[int] = (),
+        error: str | None = None,
+    ) -> int:
+        reason = None if error is None else clean_error(error)
+        whose = _whose(fence)
+
+        def settle(db: sqlite3.Connection) -> int:
+            changed = self._deliver(db, fence, delivered, "pass_delivered") if delivered else 0
+            if released:
+                values = {"seqs": _json(released), "now_ms": self._database.now_ms(), **whose}
+                changed += self._run(db, "pass_released", error=reason, **values)
+            if parked:
+                changed += self._run(db, "pass_parked", seqs=_json(parked), **whose)
+            return changed
+
+        return await self._database.write(settle)
 
     # --- waiting --------------------------------------------------------------------------
 

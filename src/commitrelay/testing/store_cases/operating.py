@@ -257,6 +257,31 @@ class Operating:
         assert published == [("a",)]
 
     @scenario
+    async def test_view_and_show_tell_completed_from_published(self, scene: Scene) -> None:
+        done, published, waiting, begun = scene.add(*"abcd")
+        await scene.deliver(done, published, begun)
+        now = scene.harness.moment(0)
+        complete = "INSERT INTO @completion (event_id, completed_at) SELECT id, {} FROM @event"
+        for seq, moment in ((done, f"'{now}'"), (waiting, f"'{now}'"), (begun, "NULL")):
+            scene.run(f"{complete.format(moment)} WHERE seq = {seq}")
+        rows = scene.query(
+            "SELECT aggregate_id, status, published_at, completed_at FROM @view ORDER BY 1"
+        )
+        found = [(key, status, bool(sent), bool(done)) for key, status, sent, done in rows]
+        assert found == [
+            ("a", "completed", True, True),
+            ("b", "published", True, False),
+            ("c", "pending", False, True),
+            ("d", "published", True, False),
+        ]
+        listed = await scene.store.list_events(EventFilter(), before_seq=None, limit=10)
+        shown = [await scene.store.show_event(event.id) for event in listed]
+        for event, (_key, status, _sent, completed) in zip(shown, reversed(found), strict=True):
+            assert event is not None
+            assert event.deliveries[0].status == status
+            assert (event.completed_at is not None) is completed
+
+    @scenario
     async def test_an_event_that_no_lane_takes_is_unrouted(self, scene: Scene) -> None:
         with scene.connected() as connection:
             fill = scene.harness.names.fill

@@ -125,6 +125,10 @@ class Scene:
         finally:
             connection.close()
 
+    def run(self, text: str) -> None:
+        with self.connected() as connection:
+            connection.execute(self.harness.names.fill(text))
+
     def query(self, text: str) -> list[tuple[Any, ...]]:
         with self.connected() as connection:
             rows = connection.execute(self.harness.names.fill(text)).fetchall()
@@ -156,9 +160,7 @@ class Scene:
 
     async def purge(self, older_than_seconds: float, *, page: int = 100) -> int:
         """One pass over the log; how many events it deleted."""
-        purge = Purge(
-            self.store, retention_seconds=older_than_seconds, pause_seconds=0, page=page
-        )
+        purge = Purge(self.store, retention_seconds=older_than_seconds, pause_seconds=0, page=page)
         return (await purge.run()).deleted
 
     def states(self) -> dict[int, int]:

@@ -293,3 +293,28 @@ class Settling:
             connection.execute(fill(f"UPDATE @queue SET seq = {kept} WHERE seq = {again}"))  # noqa: S608
         assert await scene.store.delete_settled(page.seqs) == 1
         assert scene.query("SELECT seq FROM @event ORDER BY seq") == [(kept,), (again,)]
+
+    @scenario
+    async def test_purge_takes_completions_along(self, scene: Scene) -> None:
+        delivered, pending = scene.add("a", "b")
+        scene.run("INSERT INTO @completion (event_id) SELECT id FROM @event")
+        await scene.deliver(delivered)
+        scene.harness.pass_time(0.05)
+        assert await scene.purge(0.01) == 1
+        left = "SELECT seq FROM @event JOIN @completion ON event_id = id"
+        assert scene.query(left) == [(pending,)]
+        assert scene.query("SELECT count(*) FROM @completion") == [(1,)]
+
+    @scenario
+    async def test_the_inbox_forgets_the_oldest_first_in_chunks(self, scene: Scene) -> None:
+        mark = "INSERT INTO @inbox (consumer, event_id, token) VALUES ('billing', '{}', 1)"
+        for name in "abcd":
+            scene.run(mark.format(name))
+            scene.harness.pass_time(0.02)
+        purge = scene.store.purge_inbox
+        assert await purge(older_than_seconds=3600, limit=100) == 0
+        assert await purge(older_than_seconds=0.001, limit=3) == 3
+        ((left,),) = scene.query("SELECT event_id FROM @inbox")
+        assert left in ("d", b"d")
+        assert await purge(older_than_seconds=0.001, limit=3) == 1
+        assert await purge(older_than_seconds=0.001, limit=3) == 0

@@ -1,10 +1,12 @@
 -- The inbox, and completions of the outbox's own events.
 
 -- What a consumer has handled: the mark commits together with the effect. Ids of other systems need
--- not be uuids; they are compared as bytes of UTF-8.
+-- not be uuids; they are compared as bytes of UTF-8. The token tells whose mark it is, so that
+-- nobody takes back another one's.
 CREATE TABLE IF NOT EXISTS @inbox (
     consumer VARBINARY(1020) NOT NULL CHECK (consumer <> ''),
     event_id VARBINARY(1020) NOT NULL CHECK (event_id <> ''),
+    token    BIGINT NOT NULL,
     done_at  DATETIME(6) NOT NULL DEFAULT (utc_timestamp(6)),
     PRIMARY KEY (consumer, event_id),
     KEY @@inbox_done (done_at)

@@ -1,10 +1,11 @@
 -- The inbox, and completions of the outbox's own events.
 
 -- What a consumer has handled: the mark commits together with the effect. Ids of other systems need
--- not be uuids.
+-- not be uuids. The token tells whose mark it is, so that nobody takes back another one's.
 CREATE TABLE IF NOT EXISTS @inbox (
     consumer text NOT NULL CHECK (length(consumer) BETWEEN 1 AND 255),
     event_id text NOT NULL CHECK (length(event_id) BETWEEN 1 AND 255),
+    token    bigint NOT NULL,
     done_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (consumer, event_id)
 );

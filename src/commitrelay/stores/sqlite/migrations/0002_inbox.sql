@@ -1,10 +1,12 @@
 -- The inbox, and completions of the outbox's own events.
 
 -- What a consumer has handled: the mark commits together with the effect. Ids of other systems need
--- not be uuids. done_at is in milliseconds since 1970.
+-- not be uuids. The token tells whose mark it is, so that nobody takes back another one's. done_at
+-- is in milliseconds since 1970.
 CREATE TABLE IF NOT EXISTS @inbox (
     consumer TEXT NOT NULL CHECK (length(consumer) BETWEEN 1 AND 255),
     event_id TEXT NOT NULL CHECK (length(event_id) BETWEEN 1 AND 255),
+    token    INTEGER NOT NULL,
     done_at  INTEGER NOT NULL
                  DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
     PRIMARY KEY (consumer, event_id)
