@@ -12,10 +12,12 @@ import signal
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import Any, Literal, TypeVar
 
 from commitrelay import registry
+from commitrelay.archive import FileArchive
 from commitrelay.dead_letters import BuryingStore, DeadLetters
 from commitrelay.errors import ConfigError, StoreUnreachable
 from commitrelay.format.choice import composer
@@ -81,15 +83,8 @@ class Daemon:
         self._log_start()
         watchdog = asyncio.create_task(self._systemd.watch(), name="watchdog")
         try:
-            if self._monitor is not None:
-                await self._monitor.open()
-            self._tasks = [
-                asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")
-                for lane, relay in zip(self._lanes, self._relays, strict=True)
-            ]
             with _signals(self.stop):
-                self._systemd.ready(f"relaying {len(self._lanes)} lanes")
-                await self._finish()
+                await self._run_lanes()
         finally:
             watchdog.cancel()
             if self._monitor is not None:
@@ -97,6 +92,16 @@ class Daemon:
         totals = self._totals()
         logger.info("relay stopped", extra=totals.counts)
         return totals
+
+    async def _run_lanes(self) -> None:
+        if self._monitor is not None:
+            await self._monitor.open()
+        self._tasks = [
+            asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")
+            for lane, relay in zip(self._lanes, self._relays, strict=True)
+        ]
+        self._systemd.ready(f"relaying {len(self._lanes)} lanes")
+        await self._finish()
 
     async def _finish(self) -> None:
         await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -209,7 +214,15 @@ def relay_of(
         relay_options(lane, until, purges=purges),
         compose=composer(chosen.format, route, scheme=scheme_of(url), options=chosen.options),
         name=chosen.relay_name,
+        archive=archive_of(chosen, database) if purges else None,
     )
+
+
+def archive_of(settings: Settings, database: registry.Database) -> FileArchive | None:
+    """Where deleted events go before, if the settings name a folder."""
+    if settings.archive is None:
+        return None
+    return FileArchive(database, Path(settings.archive), settings.archive_format)
 
 
 def _dead_letters(lane: LaneSettings, publisher: Publisher) -> DeadLetters | None:

@@ -19,6 +19,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from commitrelay import Event, Outbox
+from tests.acceptance import operating
 from tests.acceptance.cli import commitrelay, start, succeed
 from tests.support.webhooks import Receiver
 
@@ -133,6 +134,33 @@ def test_not_ready_while_the_database_does_not_answer(tmp_path: Path) -> None:
         assert 'outbox_relay_up{lane="default"} 0' in text
         assert "outbox_messages{" not in text
         assert "c4n4ry" not in text
+
+
+@pytest.mark.parametrize("kind", ["postgres_database", "mariadb_database"])
+def test_a_dead_letter_from_every_database(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = request.getfixturevalue(kind)
+    succeed("init", "--database", url)
+    settings = tmp_path / "relay.toml"
+    settings.write_text(f"""
+        database = "{url}"
+        publish = "file://{tmp_path}/topics?max_message_bytes=100"
+        retry_delays = ["50ms"]
+        dead_letter_topic = "dead"
+        dead_letter_publish = "file://{tmp_path}/dead"
+    """)
+    payload = json.dumps("é" * 200, ensure_ascii=False)
+    [bad, _good] = operating.add(
+        url, Event("Order", "42", "OrderPlaced", payload), Event("Order", "43", "OrderPlaced", {})
+    )
+    succeed("run", "--drain", "--config", str(settings))
+    [line] = (tmp_path / "dead" / "dead.jsonl").read_text("utf-8").splitlines()
+    letter = json.loads(line)
+    assert letter["headers"]["event-id"] == bad
+    assert len(json.loads(letter["headers"]["dead-letter-history"])) == 1
+    assert letter["headers"]["created-at"].endswith("Z")
+    assert letter["payload"] == payload
 
 
 def test_a_dead_letter_is_sent_and_alerted_until_it_is_gone(outbox: str, tmp_path: Path) -> None:
