@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from commitrelay.errors import StoreUnreachable
+from commitrelay.errors import ConfigError, StoreUnreachable
 from commitrelay.purge import Archive, Purge
 from commitrelay.store import Store
 
@@ -31,6 +31,8 @@ async def purge_forever(
             done = await purge.run()
         except StoreUnreachable as error:
             logger.info("purge put off: %s", error)
+        except ConfigError as error:  # the archive's disk is full, or its folder gone
+            logger.warning("purge put off: %s", error)
         else:
             if done.deleted:
                 logger.info("purged %d events", done.deleted, extra={"archived": done.archived})

@@ -32,6 +32,7 @@ from commitrelay.maintenance import purge_forever
 from commitrelay.options import RelayOptions, RelayStats
 from commitrelay.outage import Outage
 from commitrelay.publisher import DELIVERED, Outcome, Publisher, Refused, Unreachable
+from commitrelay.purge import Archive
 from commitrelay.route import Route
 from commitrelay.settler import Settler
 from commitrelay.store import SWEEP_SECONDS, ClaimRequest, Failure, Queued, State, Store
@@ -67,8 +68,10 @@ class Relay:
         name: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
+        archive: Archive | None = None,
     ) -> None:
         self.options = options or RelayOptions()
+        self._archive = archive
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}"
         self.stats = RelayStats()
         self._store = store
@@ -567,7 +570,10 @@ class Relay:
     async def _purge(self) -> None:
         if self.options.retention_seconds is not None:
             await purge_forever(
-                self._store, self.options.retention_seconds, lambda: self._leases.leads
+                self._store,
+                self.options.retention_seconds,
+                lambda: self._leases.leads,
+                self._archive,
             )
 
 

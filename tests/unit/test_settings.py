@@ -38,7 +38,7 @@ class TestSources:
         examples = {
             "NAME": "x", "URL": "file:///x", "TEMPLATE": "t", "N": "7", "NUMBER": "0.5",
             "DURATION": "9s", "1s,5s,…": "1s", "NAME,…": "a,b", "SIZE": "5MB", "FILE": "secret",
-            "HOST:PORT": "[::1]:80", "COMMAND": "page me",
+            "HOST:PORT": "[::1]:80", "COMMAND": "page me", "FOLDER": "/x",
         }  # fmt: skip
         write("file:///x", "secret")
         for item in DECLARATIONS:
