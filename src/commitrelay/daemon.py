@@ -55,7 +55,8 @@ class Daemon:
     def __init__(self, settings: Settings, *, until: Until = "stopped") -> None:
         self._settings = settings
         self._lanes = settings.lanes()
-        self._monitor = Monitor(settings, self._lanes) if until == "stopped" else None
+        self._monitor = Monitor(settings, self._lanes)
+        self._is_job = until != "stopped"  # nobody scrapes a job, and it tells by its exit code
         self._relays = [
             relay_of(lane, until, purges=number == 0, monitor=self._monitor)
             for number, lane in enumerate(self._lanes)
@@ -87,14 +88,13 @@ class Daemon:
                 await self._run_lanes()
         finally:
             watchdog.cancel()
-            if self._monitor is not None:
-                await self._monitor.close()
+            await self._monitor.close()
         totals = self._totals()
         logger.info("relay stopped", extra=totals.counts)
         return totals
 
     async def _run_lanes(self) -> None:
-        if self._monitor is not None:
+        if not self._is_job:
             await self._monitor.open()
         self._tasks = [
             asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")

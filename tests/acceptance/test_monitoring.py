@@ -25,6 +25,7 @@ from tests.support.webhooks import Receiver
 
 T = TypeVar("T")
 SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo="
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 PATIENCE_SECONDS = 60.0
 
 
@@ -240,3 +241,22 @@ def test_a_port_that_is_taken_matters_only_if_it_was_chosen(outbox: str, tmp_pat
         assert f"cannot listen on {where}" in done.stderr
         job = commitrelay("run", *arguments, "--metrics-listen", where, "--once")
         assert job.returncode == 0
+
+
+@pytest.mark.parametrize("job", [(), ("--drain",)])
+def test_spans_go_to_a_collector(job: tuple[str, ...], outbox: str, tmp_path: Path) -> None:
+    collector = Receiver()
+    add(outbox, Event("Order", "1", "OrderPlaced", {}, headers={"traceparent": TRACEPARENT}))
+    arguments = ("--database", outbox, "--publish", f"file://{tmp_path}/topics", "--tracing", "on")
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_BSP_SCHEDULE_DELAY": "100",
+        "COMMITRELAY_METRICS_LISTEN": "none",
+    }
+    with running(*arguments, *job, **variables):
+        hook = eventually(lambda: collector.taken and collector.taken[0])
+    collector.close()
+    assert hook.path == "/v1/traces"
+    for part in (b"send order.events", b"messaging.destination.name", b"commitrelay"):
+        assert part in hook.body
+    assert bytes.fromhex(TRACEPARENT.split("-")[1]) in hook.body
