@@ -149,6 +149,35 @@ def test_a_lost_lease_is_counted_once_however_often_it_is_refused(path: Path) ->
     asyncio.run(body())
 
 
+def test_one_relay_of_a_lane_leads_and_alone_tells(path: Path) -> None:
+    async def body() -> None:
+        meters = [LaneMeter(Telemetry(), LANE) for _ in range(2)]
+        stores = [MeteredStore(SqliteStore(str(path)), meter) for meter in meters]
+        lane = 0
+        for store in stores:
+            await store.open()
+            lane = (await store.lane(LANE)).id
+
+        async def renew(number: int) -> Fence:
+            roster = await stores[number].renew(
+                lane, "ab"[number], strategy="partitioned", keep=None, lease_seconds=30
+            )
+            return Fence(lane, "ab"[number], roster.token)
+
+        await renew(1)
+        assert [meter.leads for meter in meters] == [False, True]
+        first = await renew(0)
+        await renew(1)
+        assert [meter.leads for meter in meters] == [True, False]
+        await stores[0].leave(first)
+        await renew(1)
+        assert [meter.leads for meter in meters] == [False, True]
+        for store in stores:
+            await store.close()
+
+    asyncio.run(body())
+
+
 def test_what_other_relays_delivered_is_not_remembered_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
