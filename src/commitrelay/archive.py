@@ -164,7 +164,6 @@ WRITERS: dict[str, tuple[str, Callable[[Path, list[dict[str, Any]]], None]]] = {
     "jsonl": ("jsonl.gz", _write_lines),
     "parquet": ("parquet", _write_parquet),
 }
-FORMATS = tuple(WRITERS)
 _TEXTS = (
     *("id", "aggregate_type", "aggregate_id", "event_type", "content_type"),
     *("idempotency_key", "created_at", "deliver_at"),

@@ -12,10 +12,12 @@ import signal
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import Any, Literal, TypeVar
 
 from commitrelay import registry
+from commitrelay.archive import FileArchive
 from commitrelay.dead_letters import BuryingStore, DeadLetters
 from commitrelay.errors import ConfigError, StoreUnreachable
 from commitrelay.format.choice import composer
@@ -53,7 +55,8 @@ class Daemon:
     def __init__(self, settings: Settings, *, until: Until = "stopped") -> None:
         self._settings = settings
         self._lanes = settings.lanes()
-        self._monitor = Monitor(settings, self._lanes) if until == "stopped" else None
+        self._monitor = Monitor(settings, self._lanes)
+        self._is_job = until != "stopped"  # nobody scrapes a job, and it tells by its exit code
         self._relays = [
             relay_of(lane, until, purges=number == 0, monitor=self._monitor)
             for number, lane in enumerate(self._lanes)
@@ -81,22 +84,24 @@ class Daemon:
         self._log_start()
         watchdog = asyncio.create_task(self._systemd.watch(), name="watchdog")
         try:
-            if self._monitor is not None:
-                await self._monitor.open()
-            self._tasks = [
-                asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")
-                for lane, relay in zip(self._lanes, self._relays, strict=True)
-            ]
             with stop_signals(self.stop):
-                self._systemd.ready(f"relaying {len(self._lanes)} lanes")
-                await self._finish()
+                await self._run_lanes()
         finally:
             watchdog.cancel()
-            if self._monitor is not None:
-                await self._monitor.close()
+            await self._monitor.close()
         totals = self._totals()
         logger.info("relay stopped", extra=totals.counts)
         return totals
+
+    async def _run_lanes(self) -> None:
+        if not self._is_job:
+            await self._monitor.open()
+        self._tasks = [
+            asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")
+            for lane, relay in zip(self._lanes, self._relays, strict=True)
+        ]
+        self._systemd.ready(f"relaying {len(self._lanes)} lanes")
+        await self._finish()
 
     async def _finish(self) -> None:
         await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -210,7 +215,15 @@ def relay_of(
         relay_options(lane, until, purges=purges),
         compose=composer(chosen.format, route, scheme=scheme_of(url), options=chosen.options),
         name=chosen.relay_name,
+        archive=archive_of(chosen, database) if purges else None,
     )
+
+
+def archive_of(settings: Settings, database: registry.Database) -> FileArchive | None:
+    """Where deleted events go before, if the settings name a folder."""
+    if settings.archive is None:
+        return None
+    return FileArchive(database, Path(settings.archive), settings.archive_format)
 
 
 def _dead_letters(lane: LaneSettings, publisher: Publisher) -> DeadLetters | None:

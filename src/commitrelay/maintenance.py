@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from commitrelay.errors import StoreUnreachable
+from commitrelay.errors import ConfigError, StoreUnreachable
 from commitrelay.purge import Archive, Purge
 from commitrelay.store import Store
 
@@ -39,6 +39,8 @@ async def purge_forever(
                 await _purge_inbox(store, inbox_retention_seconds)
         except StoreUnreachable as error:
             logger.info("purge put off: %s", error)
+        except ConfigError as error:  # the archive's disk is full, or its folder gone
+            logger.warning("purge put off: %s", error)
 
 
 async def _purge_events(purge: Purge) -> None:

@@ -32,6 +32,7 @@ from commitrelay.maintenance import purge_forever
 from commitrelay.options import RelayOptions, RelayStats
 from commitrelay.outage import Outage
 from commitrelay.publisher import DELIVERED, Outcome, Publisher, Refused, Unreachable
+from commitrelay.purge import Archive
 from commitrelay.route import Route
 from commitrelay.settler import Settler
 from commitrelay.store import SWEEP_SECONDS, ClaimRequest, Failure, Queued, State, Store
@@ -69,8 +70,10 @@ class Relay:
         name: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
+        archive: Archive | None = None,
     ) -> None:
         self.options = options or RelayOptions()
+        self._archive = archive
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}"
         self.stats = RelayStats()
         self._store = store
@@ -591,6 +594,7 @@ class Relay:
             retention_seconds=options.retention_seconds,
             inbox_retention_seconds=options.inbox_retention_seconds,
             is_my_duty=lambda: self._leases.leads,
+            archive=self._archive,
         )
 
 

@@ -304,6 +304,20 @@ class Settings:
         group="Pace",
         commands=DAEMONS,
     )
+    archive: str | None = setting(
+        None,
+        "Folder for files of what is deleted; without it nothing is kept.",
+        Text("FOLDER"),
+        group="Pace",
+        commands=("run", "purge"),
+    )
+    archive_format: Literal["jsonl", "parquet"] = setting(
+        "jsonl",
+        "Files of an archive: gzipped JSON lines, or Parquet (extra parquet).",
+        Choice(("jsonl", "parquet")),
+        group="Pace",
+        commands=("run", "purge"),
+    )
     relay_name: str | None = setting(
         None,
         "Name of this relay in leases and journal; default: made from host and process id.",

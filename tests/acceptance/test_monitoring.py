@@ -19,11 +19,13 @@ import pytest
 from standardwebhooks import Webhook
 
 from commitrelay import Event, Outbox
+from tests.acceptance import operating
 from tests.acceptance.cli import commitrelay, start, succeed
 from tests.support.webhooks import Receiver
 
 T = TypeVar("T")
 SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo="
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 PATIENCE_SECONDS = 60.0
 
 
@@ -135,6 +137,33 @@ def test_not_ready_while_the_database_does_not_answer(tmp_path: Path) -> None:
         assert "c4n4ry" not in text
 
 
+@pytest.mark.parametrize("kind", ["postgres_database", "mariadb_database"])
+def test_a_dead_letter_from_every_database(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = request.getfixturevalue(kind)
+    succeed("init", "--database", url)
+    settings = tmp_path / "relay.toml"
+    settings.write_text(f"""
+        database = "{url}"
+        publish = "file://{tmp_path}/topics?max_message_bytes=100"
+        retry_delays = ["50ms"]
+        dead_letter_topic = "dead"
+        dead_letter_publish = "file://{tmp_path}/dead"
+    """)
+    payload = json.dumps("é" * 200, ensure_ascii=False)
+    [bad, _good] = operating.add(
+        url, Event("Order", "42", "OrderPlaced", payload), Event("Order", "43", "OrderPlaced", {})
+    )
+    succeed("run", "--drain", "--config", str(settings))
+    [line] = (tmp_path / "dead" / "dead.jsonl").read_text("utf-8").splitlines()
+    letter = json.loads(line)
+    assert letter["headers"]["event-id"] == bad
+    assert len(json.loads(letter["headers"]["dead-letter-history"])) == 1
+    assert letter["headers"]["created-at"].endswith("Z")
+    assert letter["payload"] == payload
+
+
 def test_a_dead_letter_is_sent_and_alerted_until_it_is_gone(outbox: str, tmp_path: Path) -> None:
     receiver = Receiver()
     told = tmp_path / "told.jsonl"
@@ -212,3 +241,22 @@ def test_a_port_that_is_taken_matters_only_if_it_was_chosen(outbox: str, tmp_pat
         assert f"cannot listen on {where}" in done.stderr
         job = commitrelay("run", *arguments, "--metrics-listen", where, "--once")
         assert job.returncode == 0
+
+
+@pytest.mark.parametrize("job", [(), ("--drain",)])
+def test_spans_go_to_a_collector(job: tuple[str, ...], outbox: str, tmp_path: Path) -> None:
+    collector = Receiver()
+    add(outbox, Event("Order", "1", "OrderPlaced", {}, headers={"traceparent": TRACEPARENT}))
+    arguments = ("--database", outbox, "--publish", f"file://{tmp_path}/topics", "--tracing", "on")
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_BSP_SCHEDULE_DELAY": "100",
+        "COMMITRELAY_METRICS_LISTEN": "none",
+    }
+    with running(*arguments, *job, **variables):
+        hook = eventually(lambda: collector.taken and collector.taken[0])
+    collector.close()
+    assert hook.path == "/v1/traces"
+    for part in (b"send order.events", b"messaging.destination.name", b"commitrelay"):
+        assert part in hook.body
+    assert bytes.fromhex(TRACEPARENT.split("-")[1]) in hook.body

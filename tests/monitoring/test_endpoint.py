@@ -124,6 +124,22 @@ def test_slow_clients_and_crowds_are_hung_up_on(monkeypatch: pytest.MonkeyPatch)
     serve(body)
 
 
+def test_one_too_many_is_hung_up_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLIENT_SECONDS", 1000.0)
+
+    async def body(endpoint: Endpoint) -> None:
+        crowd = [
+            await asyncio.open_connection("127.0.0.1", endpoint.port)
+            for _ in range(module.MOST_CONNECTIONS + 1)
+        ]
+        with suppress(ConnectionError):
+            assert await crowd[-1][0].read() == b""
+        for _reader, writer in crowd:
+            writer.close()
+
+    serve(body)
+
+
 def test_a_port_that_is_taken_is_one_line() -> None:
     async def body(endpoint: Endpoint) -> None:
         with pytest.raises(ConfigError, match="metrics_listen"):

@@ -25,7 +25,7 @@ from commitrelay.publisher import (
 )
 from commitrelay.relay import Relay
 from commitrelay.retry import RetryPolicy
-from commitrelay.store import ClaimRequest, Fence
+from commitrelay.store import Fence, Queued, State
 from commitrelay.stores.sqlite.store import SqliteStore
 from commitrelay.telemetry import LaneMeter, MeteredPublisher, MeteredStore, Telemetry
 
@@ -149,28 +149,45 @@ def test_a_lost_lease_is_counted_once_however_often_it_is_refused(path: Path) ->
     asyncio.run(body())
 
 
-def test_what_other_relays_delivered_is_not_remembered_for_ever(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(telemetry, "MOST_BORN", 5)
-    add(path, *(Event("Order", str(number), "Paid", "ok") for number in range(20)))
-    meter = LaneMeter(Telemetry(), LANE)
-
+def test_one_relay_of_a_lane_leads_and_alone_tells(path: Path) -> None:
     async def body() -> None:
-        store = MeteredStore(SqliteStore(str(path)), meter)
-        await store.open()
-        lane = await store.lane(LANE)
-        fence = Fence(lane.id, "x", 0)
-        for _ in range(20):
-            seen = [row.seq for row in await store.claim(fence, ClaimRequest(3, EVERY))]
-            assert seen
-        await store.close()
+        meters = [LaneMeter(Telemetry(), LANE) for _ in range(2)]
+        stores = [MeteredStore(SqliteStore(str(path)), meter) for meter in meters]
+        lane = 0
+        for store in stores:
+            await store.open()
+            lane = (await store.lane(LANE)).id
+
+        async def renew(number: int) -> Fence:
+            roster = await stores[number].renew(
+                lane, "ab"[number], strategy="partitioned", keep=None, lease_seconds=30
+            )
+            return Fence(lane, "ab"[number], roster.token)
+
+        await renew(1)
+        assert [meter.leads for meter in meters] == [False, True]
+        first = await renew(0)
+        await renew(1)
+        assert [meter.leads for meter in meters] == [True, False]
+        await stores[0].leave(first)
+        await renew(1)
+        assert [meter.leads for meter in meters] == [False, True]
+        for store in stores:
+            await store.close()
 
     asyncio.run(body())
-    assert len(meter.born) <= 5 + 3
 
 
-EVERY = frozenset(range(64))
+def test_what_other_relays_delivered_is_not_remembered_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(telemetry, "MOST_BORN", 5)
+    meter = LaneMeter(Telemetry(), LANE)
+    for number in range(20):
+        names = ("Order", "1", "Paid", b"", "text/plain", "{}", None, "2026-11-15T20:33:45Z")
+        meter.claimed([Queued(number, 0, 0, State.PENDING, 0, False, str(number), *names)])
+    assert "19" in meter.born
+    assert len(meter.born) <= 5 + 1
 
 
 def lines_of(meter: LaneMeter) -> list[str]:

@@ -37,7 +37,7 @@ class TestSources:
     def test_every_setting_can_come_from_every_source(self) -> None:
         examples = {
             "NAME": "x", "MODULE": "x", "URL": "file:///x", "TEMPLATE": "t", "N": "7",
-            "NUMBER": "0.5", "DURATION": "9s", "1s,5s,…": "1s", "NAME,…": "a,b",
+            "NUMBER": "0.5", "DURATION": "9s", "1s,5s,…": "1s", "NAME,…": "a,b", "FOLDER": "/x",
             "SIZE": "5MB", "FILE": "secret", "HOST:PORT": "[::1]:80", "COMMAND": "page me",
         }  # fmt: skip
         write("file:///x", "secret")

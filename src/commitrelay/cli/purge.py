@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
-from commitrelay.archive import FORMATS, FileArchive
+from commitrelay.archive import FileArchive
 from commitrelay.cli.command import JSON, OK, Command, Option, Request
 from commitrelay.cli.confirm import DRY_RUN, YES, actor, confirmed
 from commitrelay.cli.output import count, print_json
 from commitrelay.errors import ConfigError
-from commitrelay.kinds import Choice, Duration, Text, duration
+from commitrelay.kinds import Duration, duration
 from commitrelay.operations import Act
 from commitrelay.purge import PAGE, PAUSE_SECONDS, Purge, Purged
 from commitrelay.registry import Database
@@ -28,13 +27,10 @@ def run(request: Request) -> int:
 
 
 async def _run(request: Request, retention: float) -> int:
+    from commitrelay.daemon import archive_of  # noqa: PLC0415
+
     database = request.database()
-    folder = request.options["archive"]
-    archive = (
-        None
-        if folder is None
-        else FileArchive(database, Path(folder), request.options["archive_format"])
-    )
+    archive = archive_of(request.settings, database)
     purge = Purge(
         database,
         retention_seconds=retention,
@@ -57,7 +53,7 @@ async def _run(request: Request, retention: float) -> int:
 
 async def _purge(request: Request, database: Database, purge: Purge, retention: float) -> Purged:
     """The audit row is there before the first event goes, and grows with what is done."""
-    detail = {"older_than": duration(retention), "archive": request.options["archive"]}
+    detail = {"older_than": duration(retention), "archive": request.settings.archive}
     audit = await database.begin_act(Act(actor(), "purge", None, detail))
     counted = 0
 
@@ -105,8 +101,6 @@ COMMAND = Command(
     """,
     run=run,
     options=(
-        Option("--archive", "Folder for files of what is deleted.", Text("FOLDER")),
-        Option("--archive-format", "jsonl or parquet.", Choice(FORMATS), default="jsonl"),
         Option("--pause", "Between two steps.", Duration(), default=PAUSE_SECONDS),
         DRY_RUN,
         YES,
