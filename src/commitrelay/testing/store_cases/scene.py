@@ -156,9 +156,7 @@ class Scene:
 
     async def purge(self, older_than_seconds: float, *, page: int = 100) -> int:
         """One pass over the log; how many events it deleted."""
-        purge = Purge(
-            self.store, retention_seconds=older_than_seconds, pause_seconds=0, page=page
-        )
+        purge = Purge(self.store, retention_seconds=older_than_seconds, pause_seconds=0, page=page)
         return (await purge.run()).deleted
 
     def states(self) -> dict[int, int]:
