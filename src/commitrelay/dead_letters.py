@@ -64,7 +64,9 @@ RELAY = "dead-letter-relay"
 HISTORY = "dead-letter-history"
 
 MOST_ERROR_CHARACTERS = 1000
-MOST_HISTORY = 20
+MOST_HISTORY = 10
+MOST_HISTORY_CHARACTERS = 200
+"""Of each error in the history: some brokers take headers of a few kilobytes only."""
 
 
 class Archive(AdminStore, Operations, Protocol):
@@ -176,12 +178,12 @@ class BuryingStore(WrappedStore):
         for (failure, message), outcome in zip(letters, outcomes, strict=True):
             about = (message.event_id, message.key)
             if outcome is DELIVERED:
-                logger.info("sent event %s of %s to %s", *about, message.topic)
+                logger.info("sent dead event %s of key %s to %s", *about, message.topic)
             elif isinstance(outcome, Refused):
                 reason = scrub(outcome.reason)
-                logger.error("dead letter of event %s of %s refused: %s", *about, reason)
+                logger.error("dead letter of event %s of key %s refused: %s", *about, reason)
             else:
-                logger.warning("event %s of %s dies later: its dead letter must wait", *about)
+                logger.warning("event %s of key %s dies later: its dead letter must wait", *about)
                 later = failure._replace(retry_in_seconds=POSTPONED_SECONDS, blocks=True)
                 postponed[failure.seq] = later
         return postponed
@@ -195,7 +197,10 @@ class BuryingStore(WrappedStore):
             return self._letters.message(record, failure, relay, history)
         except CommitrelayError as error:
             logger.error(
-                "event %s of %s cannot be a dead letter: %s", record.id, record.aggregate_id, error
+                "event %s of key %s cannot be a dead letter: %s",
+                record.id,
+                record.aggregate_id,
+                error,
             )
             return None
 
@@ -209,7 +214,11 @@ class BuryingStore(WrappedStore):
         """The failed attempts before this one, as JSON, oldest first."""
         story = await self._archive.story(seq)
         attempts = [
-            {"attempt": each.attempt, "at": each.at.isoformat(), "error": _one_line(each.error)}
+            {
+                "attempt": each.attempt,
+                "at": each.at.isoformat(),
+                "error": _one_line(each.error)[:MOST_HISTORY_CHARACTERS],
+            }
             for each in story.attempts
             if each.lane == self._letters.lane
         ]

@@ -15,13 +15,15 @@ from typing import Protocol
 
 from commitrelay.store import SettledPage
 
-PAGE = 1000
+PAGE = 500
 """Events that are looked at, and deleted, at a time."""
 
-PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.025
 """Between two pages that were deleted: let the others have the disk."""
 
-PAGES_PER_FILE = 10
+PAGES_PER_FILE = 20
+CHUNKS_PER_TRIM = 20
+"""The journal is looked through once in so many chunks, and at the end."""
 
 
 class Purgeable(Protocol):
@@ -77,12 +79,15 @@ class Purge:
         done = Purged()
         # What has to be archived is read row by row; its partitions are dropped when empty.
         done.deleted += await self._tend(None if self._archive else self._retention_seconds)
-        after_seq, is_last = 0, False
+        after_seq, is_last, chunks = 0, False, 0
         while not is_last:
             seqs, after_seq, is_last = await self._chunk(after_seq)
             if not seqs:
                 continue
             await self._write_away(seqs, done)
+            chunks += 1
+            if chunks % CHUNKS_PER_TRIM == 0:
+                await self._trim()
             if told is not None:
                 await told(done)
         if self._archive is not None:
@@ -123,7 +128,6 @@ class Purge:
         for piece in _pieces(seqs, self._page):
             done.deleted += await self._store.delete_settled(piece)
             await asyncio.sleep(self._pause_seconds)
-        await self._trim()
 
     async def _tend(self, older_than_seconds: float | None) -> int:
         return await self._store.tend_partitions(older_than_seconds=older_than_seconds)

@@ -274,6 +274,18 @@ class Settling:
         assert await scene.purge(0.01, page=2) == len(others) - 3
 
     @scenario
+    async def test_purge_finds_what_is_old_behind_what_is_not(self, scene: Scene) -> None:
+        """Times need not follow the seqs."""
+        old = scene.harness.moment(-3600)
+        first, young, last = (
+            scene.add(key, created_at=moment)[0]
+            for key, moment in (("a", old), ("b", scene.harness.moment(0)), ("c", old))
+        )
+        await scene.deliver(first, young, last)
+        assert await scene.purge(60, page=2) == 2
+        assert scene.query("SELECT seq FROM @event") == [(young,)]
+
+    @scenario
     async def test_purge_looks_no_further_than_events_get_old(self, scene: Scene) -> None:
         seqs = scene.add(*"abcd")
         await scene.deliver(*seqs)

@@ -110,6 +110,11 @@ class Upkeep:
         assert len(await scene.seqs()) == 4, "the other lane has them all"
 
     @scenario
+    async def test_a_lane_that_is_not_closed_keeps_its_relays(self, scene: Scene) -> None:
+        assert not await scene.store.remove_lane("default")
+        assert (await scene.store.lanes())[0].relays == 1
+
+    @scenario
     async def test_removing_a_lane_tells_what_it_dropped(self, scene: Scene) -> None:
         await scene.store.add_lane("old")
         scene.add("a", "b", "c")
