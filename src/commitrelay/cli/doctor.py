@@ -6,20 +6,27 @@ import asyncio
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from commitrelay.cli.command import FAILURE, JSON, OK, Command, Option, Request
 from commitrelay.cli.output import plain, print_json
 from commitrelay.cli.style import DIM, GREEN, RED, YELLOW, Style, width
-from commitrelay.doctor import CHECKS, Patient, Report, examine
+from commitrelay.configuration import parsed
 from commitrelay.errors import ConfigError
-from commitrelay.kinds import Choice, Duration, Listing
+from commitrelay.kinds import Choice, Duration, Listing, Text
+
+if TYPE_CHECKING:
+    from commitrelay.doctor import Patient, Report
 
 LONG_SECONDS = 300.0
 
 
 def run(request: Request) -> int:
+    from commitrelay.doctor import CHECKS, Patient, examine  # noqa: PLC0415
+
+    names = tuple(check.name for check in CHECKS)
+    chosen = [parsed(Choice(names), word, "--check") for word in request.options["check"]]
     patient = Patient(request.settings, long_seconds=request.options["long"])
-    chosen = request.options["check"]
     checks = [check for check in CHECKS if not chosen or check.name in chosen]
     reports = asyncio.run(examine(patient, checks))
     if not reports:
@@ -89,7 +96,7 @@ COMMAND = Command(
         Option(
             "--check",
             "Only these checks.",
-            Listing(Choice(tuple(check.name for check in CHECKS)), "A,B,…"),
+            Listing(Text("NAME"), "NAME,…"),
             default=(),
             default_text="",
         ),

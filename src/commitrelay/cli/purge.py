@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from commitrelay.archive import FileArchive
 from commitrelay.cli.command import JSON, OK, Command, Option, Request
 from commitrelay.cli.confirm import DRY_RUN, YES, actor, confirmed
 from commitrelay.cli.output import count, print_json
@@ -15,6 +15,9 @@ from commitrelay.kinds import Duration, duration
 from commitrelay.operations import Act
 from commitrelay.purge import PAGE, PAUSE_SECONDS, Purge, Purged
 from commitrelay.registry import Database
+
+if TYPE_CHECKING:
+    from commitrelay.archive import FileArchive
 
 COUNT_CAP = 1_000_000
 
