@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -11,8 +12,10 @@ from commitrelay.errors import CommitrelayError, ConfigError
 from commitrelay.kinds import duration
 from commitrelay.store import AdminStore, EventFilter, EventRecord, LaneStatus, State
 
-STATUSES = (*(state.name.lower() for state in State), "published", "discarded")
+STATUSES = (*(state.name.lower() for state in State), "published", "discarded", "resolved")
 MAX_LISTED = 1000
+STANDING_SECONDS = 60.0
+"""A lane that has something to do and publishes nothing for so long stands still."""
 
 
 class Admin:
@@ -94,3 +97,13 @@ def breaches(
         if max_dead is not None and dead > max_dead:
             found.append(f"lane {status.lane}: {dead} dead events, limit {max_dead}")
     return found
+
+
+def stands_still(status: LaneStatus) -> bool:
+    """Whether relays are there and events wait, but nothing goes out."""
+    lag = status.oldest_pending_seconds
+    if status.paused or not status.relays or not status.counts.get("pending") or lag is None:
+        return False
+    last = status.last_published_at
+    idle = lag if last is None else (datetime.now(UTC) - last).total_seconds()
+    return min(lag, idle) > STANDING_SECONDS

@@ -41,6 +41,9 @@ def load(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Setting
         variable = _variable(item, environ)
         if variable is not None:
             values[item.name] = parsed(item.kind, environ[variable], variable)
+    for name in ("database", "publish"):
+        if flags.get(name) is None and f"{name}_file" in values:
+            values[name] = _secret(values[f"{name}_file"], f"{name}_file")
     return Settings(**{attribute(name): value for name, value in values.items()})
 
 
@@ -49,6 +52,18 @@ def parsed(kind: Kind, value: object, origin: str) -> Any:
         return kind.parse(value)
     except ValueError as error:
         raise ConfigError(f"{origin} {error}") from None
+
+
+def _secret(path: str, name: str) -> str:
+    """What a file holds, such as a secret that Docker or Kubernetes has mounted."""
+    try:
+        text = Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError(f"{name} {path} cannot be read ({reason})") from None
+    if not text or len(text.splitlines()) > 1:
+        raise ConfigError(f"{name} {path} must hold one line: the URL")
+    return text
 
 
 def _variable(item: Declaration, environ: Mapping[str, str]) -> str | None:

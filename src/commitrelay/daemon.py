@@ -11,18 +11,25 @@ import logging
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import Any, Literal, TypeVar
 
 from commitrelay import registry
+from commitrelay.archive import FileArchive
+from commitrelay.dead_letters import BuryingStore, DeadLetters
 from commitrelay.errors import ConfigError, StoreUnreachable
 from commitrelay.format.choice import composer
+from commitrelay.monitor import Monitor
 from commitrelay.options import RelayOptions
+from commitrelay.publisher import Publisher
 from commitrelay.relay import Relay
 from commitrelay.retry import Backoff, RetryPolicy
 from commitrelay.route import Route
 from commitrelay.settings import LaneSettings, Settings
+from commitrelay.store import Store
+from commitrelay.systemd import Systemd
 from commitrelay.urls import redact, scheme_of
 
 logger = logging.getLogger("commitrelay.daemon")
@@ -48,9 +55,13 @@ class Daemon:
     def __init__(self, settings: Settings, *, until: Until = "stopped") -> None:
         self._settings = settings
         self._lanes = settings.lanes()
+        self._monitor = Monitor(settings, self._lanes)
+        self._is_job = until != "stopped"  # nobody scrapes a job, and it tells by its exit code
         self._relays = [
-            relay_of(lane, until, purges=number == 0) for number, lane in enumerate(self._lanes)
+            relay_of(lane, until, purges=number == 0, monitor=self._monitor)
+            for number, lane in enumerate(self._lanes)
         ]
+        self._systemd = Systemd()
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._running: list[Relay] = []
@@ -65,20 +76,32 @@ class Daemon:
                 task.cancel()
             return
         logger.info("stopping: finishing what is in flight; signal again to cancel")
+        self._systemd.stopping()
         self._stop_relays()
 
     async def run(self) -> Totals:
         """Relay until stopped or, for jobs, until done; the first failure stops every lane."""
         self._log_start()
+        watchdog = asyncio.create_task(self._systemd.watch(), name="watchdog")
+        try:
+            with stop_signals(self.stop):
+                await self._run_lanes()
+        finally:
+            watchdog.cancel()
+            await self._monitor.close()
+        totals = self._totals()
+        logger.info("relay stopped", extra=totals.counts)
+        return totals
+
+    async def _run_lanes(self) -> None:
+        if not self._is_job:
+            await self._monitor.open()
         self._tasks = [
             asyncio.create_task(self._run_lane(lane, relay), name=f"lane {lane.name}")
             for lane, relay in zip(self._lanes, self._relays, strict=True)
         ]
-        with stop_signals(self.stop):
-            await self._finish()
-        totals = self._totals()
-        logger.info("relay stopped", extra=totals.counts)
-        return totals
+        self._systemd.ready(f"relaying {len(self._lanes)} lanes")
+        await self._finish()
 
     async def _finish(self) -> None:
         await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -165,19 +188,57 @@ def relay_options(lane: LaneSettings, until: Until, *, purges: bool) -> RelayOpt
     )
 
 
-def relay_of(lane: LaneSettings, until: Until = "stopped", *, purges: bool = True) -> Relay:
+def relay_of(
+    lane: LaneSettings,
+    until: Until = "stopped",
+    *,
+    purges: bool = True,
+    monitor: Monitor | None = None,
+) -> Relay:
     """The relay of one lane, with a database adapter and a publisher of its own."""
     chosen = lane.settings
     # What [routes] does not name goes where `topic` says.
     route = Route({"*": chosen.topic, **chosen.routes})
-    publish = chosen.required("publish")
+    url = chosen.required("publish")
+    database = _database(lane)
+    store: Store = database
+    publisher = registry.publisher(url, chosen.publisher_options())
+    letters = _dead_letters(lane, publisher)
+    if monitor is not None:
+        store = monitor.store(lane.name, store)
+        publisher = monitor.publisher(lane.name, url, publisher)
+    if letters is not None:
+        store = BuryingStore(store, letters, archive=database)
     return Relay(
-        _database(lane),
-        registry.publisher(publish, chosen.publisher_options()),
+        store,
+        publisher,
         relay_options(lane, until, purges=purges),
-        compose=composer(chosen.format, route, scheme=scheme_of(publish), options=chosen.options),
+        compose=composer(chosen.format, route, scheme=scheme_of(url), options=chosen.options),
         name=chosen.relay_name,
+        archive=archive_of(chosen, database) if purges else None,
     )
+
+
+def archive_of(settings: Settings, database: registry.Database) -> FileArchive | None:
+    """Where deleted events go before, if the settings name a folder."""
+    if settings.archive is None:
+        return None
+    return FileArchive(database, Path(settings.archive), settings.archive_format)
+
+
+def _dead_letters(lane: LaneSettings, publisher: Publisher) -> DeadLetters | None:
+    chosen = lane.settings
+    if chosen.dead_letter_topic is None:
+        return None
+    if chosen.dead_letter_publish is not None:
+        chosen = replace(chosen, publish=chosen.dead_letter_publish)
+    elif publisher.capabilities.one_owner:
+        raise ConfigError(
+            f"{publisher} lets only one sender at a time in: name another one for dead letters "
+            "with dead_letter_publish"
+        )
+    other = registry.publisher(chosen.required("publish"), chosen.publisher_options())
+    return DeadLetters(other, lane.settings.dead_letter_topic or "", lane.name)
 
 
 def _database(lane: LaneSettings) -> registry.Database:

@@ -9,12 +9,17 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+_UNIT_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>B|kB|MB|GB|TB)")
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})")
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h|d)")
 NEVER = "never"
+NONE = "none"
 
 
 class Kind(Protocol):
@@ -127,6 +132,74 @@ class Duration:
 
 
 @dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes, written with a unit: 500MB, 10GB; `never` is None."""
+
+    metavar: str = "SIZE"
+
+    def parse(self, value: object) -> int | None:
+        if value == NEVER:
+            return None
+        match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError(f"must be a size such as 500MB or 10GB, or {NEVER}, not {value!r}")
+        return int(float(match["number"]) * _UNIT_BYTES[match["unit"]])
+
+    def show(self, value: int | None) -> str:
+        return NEVER if value is None else size(value)
+
+
+class HostPort(NamedTuple):
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen: 127.0.0.1:9464, [::1]:9464; `none` is None."""
+
+    metavar: str = "HOST:PORT"
+
+    def parse(self, value: object) -> HostPort | None:
+        if value == NONE:
+            return None
+        match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+        if match is None or int(match["port"]) > 65535:
+            raise ValueError(f"must be HOST:PORT or {NONE}, not {_described(value)}")
+        return HostPort(match["host"].strip("[]"), int(match["port"]))
+
+    def show(self, value: HostPort | None) -> str:
+        if value is None:
+            return NONE
+        host = f"[{value.host}]" if ":" in value.host else value.host
+        return f"{host}:{value.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time: 2026-11-15T20:30 (the machine's zone), 2026-11-15T20:30Z, or 2h for two hours ago."""
+
+    metavar: str = "TIME"
+
+    def parse(self, value: object) -> datetime:
+        text = value.strip() if isinstance(value, str) else ""
+        ago = _DURATION.fullmatch(text)
+        if ago is not None:
+            seconds = float(ago["number"]) * _UNIT_SECONDS[ago["unit"]]
+            return datetime.now(UTC) - timedelta(seconds=seconds)
+        try:
+            return datetime.fromisoformat(text).astimezone(UTC)
+        except (ValueError, OverflowError):
+            examples = "2026-11-15T20:30, 2026-11-15T20:30Z, or 2h for two hours ago"
+            raise ValueError(
+                f"must be a time such as {examples}, not {_described(value)}"
+            ) from None
+
+    def show(self, value: datetime) -> str:
+        return value.isoformat()
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """Several values: separated by commas in text, an array in TOML."""
 
@@ -153,6 +226,14 @@ def duration(seconds: float) -> str:
         if count >= 1 and math.isclose(count, round(count), rel_tol=1e-9):
             return f"{round(count)}{unit}"
     return f"{seconds:g}s"
+
+
+def size(count: int) -> str:
+    """Bytes in the largest unit of which there is at least one: 1500000 is 1.5MB."""
+    for unit, factor in reversed(_UNIT_BYTES.items()):
+        if count >= factor:
+            return f"{round(count / factor, 1):g}{unit}"
+    return "0B"
 
 
 def hint(wrong: object, known: tuple[str, ...] | list[str]) -> str:

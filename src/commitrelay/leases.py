@@ -18,6 +18,8 @@ logger = logging.getLogger("commitrelay.relay")
 
 ALL_BUCKETS = frozenset(range(BUCKETS))
 RENEW_SECONDS = 3.0
+MIN_LEASE_SHARE = 1.5
+"""A lease must be at least so many times as long as a delivery may take."""
 
 
 def share(strategy: str, relay: str, roster: Roster) -> int:

@@ -20,6 +20,7 @@ from commitrelay.mysql_add import MysqlAdd
 from commitrelay.session_hooks import SessionHooks
 from commitrelay.sql import Names
 from commitrelay.statement import Dialect, Style, statement
+from commitrelay.tracing import Tracing
 from commitrelay.transaction import Notes, Transaction
 
 MAX_PAYLOAD_BYTES = 1_048_576
@@ -69,8 +70,10 @@ class Outbox:
     ``schema`` and ``prefix`` name the tables as in ``commitrelay init``. A payload of more than
     ``max_payload_bytes`` is refused. With ``serialize_keys``, transactions that add events of
     the same aggregate wait for each other from ``add`` to commit, so that order holds even if
-    the aggregate itself is written or locked after the event. With ``direct``, a `DirectPass`,
-    what is added in `transaction` or on a SQLAlchemy session is sent as soon as it is committed.
+    the aggregate itself is written or locked after the event. With ``tracing``, every event gets
+    a `create` span of OpenTelemetry, whose context travels in its headers. With ``direct``, a
+    `DirectPass`, what is added in `transaction` or on a SQLAlchemy session is sent as soon as it is
+    committed.
     """
 
     def __init__(
@@ -80,12 +83,14 @@ class Outbox:
         prefix: str = "outbox",
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
         serialize_keys: bool = False,
+        tracing: bool = False,
         direct: DirectPassPort | None = None,
     ) -> None:
         self.names = Names(schema, prefix)
         self.max_payload_bytes = max_payload_bytes
         self.serialize_keys = serialize_keys
         self._mysql = MysqlAdd(self.names)
+        self._tracing = Tracing() if tracing else None
         self._completions = Completions(self.names)
         self._notes = Notes()
         self._claimer: Claimer | None = None
@@ -173,6 +178,8 @@ class Outbox:
                 f"{len(events):,} events were given, one call takes at most "
                 f"{MAX_EVENTS_PER_CALL:,}: add them in several calls of the same transaction"
             )
+        if self._tracing is not None:
+            events = self._tracing.created(events)
         return [as_row(event, self.max_payload_bytes) for event in events]
 
     def _add(self, rows: list[Row], dialect: Dialect, style: Style) -> Conversation[int]:

@@ -8,6 +8,8 @@ from typing import Protocol, cast
 
 from commitrelay.errors import ConfigError
 from commitrelay.kinds import hint
+from commitrelay.log import LogStore
+from commitrelay.operations import Operations
 from commitrelay.publisher import Publisher
 from commitrelay.source import Source
 from commitrelay.sql import Names
@@ -47,7 +49,7 @@ SOURCES = {
 }
 
 
-class Database(Store, AdminStore, Protocol):
+class Database(Store, AdminStore, LogStore, Operations, Protocol):
     """What a database adapter is: the relay's port and the operators' port in one."""
 
 

@@ -27,11 +27,12 @@ from typing import Self
 
 from commitrelay.errors import BrokerUnreachable, ConfigError, LeaseLost, StoreUnreachable
 from commitrelay.format import Composer, Plain
-from commitrelay.leases import ALL_BUCKETS, Leases
+from commitrelay.leases import ALL_BUCKETS, MIN_LEASE_SHARE, Leases
 from commitrelay.maintenance import purge_forever
 from commitrelay.options import RelayOptions, RelayStats
 from commitrelay.outage import Outage
 from commitrelay.publisher import DELIVERED, Outcome, Publisher, Refused, Unreachable
+from commitrelay.purge import Archive
 from commitrelay.route import Route
 from commitrelay.settler import Settler
 from commitrelay.store import SWEEP_SECONDS, ClaimRequest, Failure, Queued, State, Store
@@ -69,8 +70,10 @@ class Relay:
         name: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
+        archive: Archive | None = None,
     ) -> None:
         self.options = options or RelayOptions()
+        self._archive = archive
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}"
         self.stats = RelayStats()
         self._store = store
@@ -211,11 +214,11 @@ class Relay:
                 f"{self._publisher} lets only one relay deliver at a time: use strategy leader"
             )
         timeout = self._publisher.delivery_timeout_seconds
-        if self.options.lease_seconds < 1.5 * timeout:
+        if self.options.lease_seconds < MIN_LEASE_SHARE * timeout:
             raise ConfigError(
                 f"a lease of {self.options.lease_seconds:g} s is too short for a delivery "
                 f"timeout of {timeout:g} s, another relay could take over in mid-delivery: "
-                f"make the lease at least {1.5 * timeout:g} s, or the timeout shorter"
+                f"make the lease at least {MIN_LEASE_SHARE * timeout:g} s, or the timeout shorter"
             )
 
     async def _patiently(self, what: str, attempt: Callable[[], Awaitable[None]]) -> bool:
@@ -591,6 +594,7 @@ class Relay:
             retention_seconds=options.retention_seconds,
             inbox_retention_seconds=options.inbox_retention_seconds,
             is_my_duty=lambda: self._leases.leads,
+            archive=self._archive,
         )
 
 

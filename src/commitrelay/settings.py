@@ -13,7 +13,19 @@ from keyword import iskeyword
 from typing import Any, Literal
 
 from commitrelay.errors import ConfigError
-from commitrelay.kinds import Choice, Duration, Integer, Kind, Listing, Number, Text, hint
+from commitrelay.kinds import (
+    Address,
+    Choice,
+    Duration,
+    HostPort,
+    Integer,
+    Kind,
+    Listing,
+    Number,
+    Size,
+    Text,
+    hint,
+)
 from commitrelay.sql import Names
 from commitrelay.urls import scheme_of
 
@@ -21,7 +33,29 @@ DEFAULT_FILE = "commitrelay.toml"
 CONFIG_VARIABLE = "COMMITRELAY_CONFIG"
 DEFAULT_LANE = "default"
 
-EVERY = ("init", "sql", "run", "consume", "status", "list", "show")
+EVERY = (
+    "init",
+    "sql",
+    "run",
+    "consume",
+    "status",
+    "list",
+    "show",
+    "blocked",
+    "tail",
+    "audit",
+    "doctor",
+    "retry",
+    "edit",
+    "discard",
+    "resolve",
+    "replay",
+    "lanes",
+    "pause",
+    "resume",
+    "drain",
+    "purge",
+)
 DAEMONS = ("run", "consume")
 OPTION_TABLES = {
     "publisher": "options of the publisher, whichever it is",
@@ -82,7 +116,8 @@ class Declaration:
         return "" if self.default in ((), "") else self._shown_default()
 
     def _shown_default(self) -> str:
-        if self.default is None and not (isinstance(self.kind, Duration) and self.kind.never):
+        never = isinstance(self.kind, Size) or (isinstance(self.kind, Duration) and self.kind.never)
+        if self.default is None and not never:
             return ""
         return self.kind.show(self.default)
 
@@ -111,6 +146,13 @@ class Settings:
         group="Database",
         commands=EVERY,
     )
+    database_file: str | None = setting(
+        None,
+        "File that holds the database URL, such as a mounted secret; only --database goes before.",
+        Text("FILE"),
+        group="Database",
+        commands=EVERY,
+    )
     schema: str | None = setting(
         None,
         "Schema that holds the outbox tables (PostgreSQL); default: the connection's own.",
@@ -131,6 +173,13 @@ class Settings:
         Text("URL"),
         group="Broker",
         per_lane=True,
+        commands=("run", "doctor"),
+    )
+    publish_file: str | None = setting(
+        None,
+        "File that holds the publish URL, such as a mounted secret; only --publish goes before.",
+        Text("FILE"),
+        group="Broker",
     )
     topic: str = setting(
         "{aggregate_type|lower}.events",
@@ -138,6 +187,7 @@ class Settings:
         Text("TEMPLATE"),
         group="Broker",
         per_lane=True,
+        commands=("run", "doctor"),
     )
     format: Literal["plain", "cloudevents", "cloudevents-structured", "debezium"] = setting(
         "plain",
@@ -147,12 +197,14 @@ class Settings:
         Choice(("plain", "cloudevents", "cloudevents-structured", "debezium")),
         group="Broker",
         per_lane=True,
+        commands=("run", "doctor"),
     )
     lane: tuple[str, ...] = setting(
         (),
         "Lanes to run; default: all [[lanes]] of the file, or the lane named default.",
         Listing(Text("NAME"), "NAME,…"),
         group="Delivery",
+        commands=("run", "doctor"),
     )
     strategy: Literal["partitioned", "leader", "competing"] = setting(
         "partitioned",
@@ -183,11 +235,28 @@ class Settings:
         Listing(Duration(), "1s,5s,…"),
         group="Delivery",
         per_lane=True,
+        commands=("run", "doctor"),
     )
     retry_jitter: float = setting(
         0.2,
         "Each wait grows by up to this fraction, at random, so that retries spread out.",
         Number(0.0, 1.0),
+        group="Delivery",
+        per_lane=True,
+    )
+    dead_letter_topic: str | None = setting(
+        None,
+        "Topic of dead letters, as a template. run: an event that runs out of attempts is sent "
+        "there as well. consume: over {topic} and {consumer}; default: {topic}.dead.",
+        Text("TEMPLATE"),
+        group="Delivery",
+        per_lane=True,
+        commands=DAEMONS,
+    )
+    dead_letter_publish: str | None = setting(
+        None,
+        "Broker for dead letters; default: the one that refused them.",
+        Text("URL"),
         group="Delivery",
         per_lane=True,
     )
@@ -218,12 +287,14 @@ class Settings:
         Duration(minimum=0.1),
         group="Pace",
         per_lane=True,
+        commands=("run", "doctor"),
     )
     retention: float | None = setting(
         7 * 86400.0,
         "Delivered events are deleted at this age, or never.",
         Duration(never=True),
         group="Pace",
+        commands=("run", "purge"),
     )
     inbox_retention: float | None = setting(
         30 * 86400.0,
@@ -232,6 +303,20 @@ class Settings:
         Duration(never=True),
         group="Pace",
         commands=DAEMONS,
+    )
+    archive: str | None = setting(
+        None,
+        "Folder for files of what is deleted; without it nothing is kept.",
+        Text("FOLDER"),
+        group="Pace",
+        commands=("run", "purge"),
+    )
+    archive_format: Literal["jsonl", "parquet"] = setting(
+        "jsonl",
+        "Files of an archive: gzipped JSON lines, or Parquet (extra parquet).",
+        Choice(("jsonl", "parquet")),
+        group="Pace",
+        commands=("run", "purge"),
     )
     relay_name: str | None = setting(
         None,
@@ -267,13 +352,6 @@ class Settings:
         group="Consumer",
         commands=("consume",),
     )
-    dead_letter_topic: str | None = setting(
-        None,
-        "Topic of dead letters, as a template over {topic} and {consumer}; default: {topic}.dead.",
-        Text("TEMPLATE"),
-        group="Consumer",
-        commands=("consume",),
-    )
     concurrency: int | None = setting(
         None,
         "Events of different keys that are handled at the same time; default: 10.",
@@ -294,6 +372,66 @@ class Settings:
         Choice(("auto", "text", "json"), "FORMAT"),
         group="Log",
         commands=DAEMONS,
+    )
+    metrics_listen: HostPort | None = setting(  # noqa: RUF009
+        HostPort("127.0.0.1", 9464),
+        "Where /metrics, /livez and /readyz are served, or none.",
+        Address(),
+        group="Monitoring",
+    )
+    tracing: str = setting(
+        "off",
+        "on: a span of OpenTelemetry for each batch that is sent, linked to the events in it.",
+        Choice(("on", "off")),
+        group="Monitoring",
+    )
+    alert_webhook: str | None = setting(
+        None,
+        "Where alerts are posted: https://host/path#secret=whsec_…; they are always logged.",
+        Text("URL"),
+        group="Alerts",
+    )
+    alert_command: str | None = setting(
+        None,
+        "Program that is run for each alert, with the alert as JSON on its standard input.",
+        Text("COMMAND"),
+        group="Alerts",
+    )
+    alert_lag: float | None = setting(
+        300.0,
+        "Alert when the oldest event has waited for longer than this.",
+        Duration(never=True),
+        group="Alerts",
+    )
+    alert_standing: float | None = setting(
+        120.0,
+        "Alert when events wait and none was delivered for longer than this.",
+        Duration(never=True),
+        group="Alerts",
+    )
+    alert_table_size: int | None = setting(
+        10 * 10**9,
+        "Alert when log and queue are larger than this.",
+        Size(),
+        group="Alerts",
+    )
+    alert_slot_lag: int | None = setting(
+        10**9,
+        "Alert when PostgreSQL keeps more than this for a replication slot.",
+        Size(),
+        group="Alerts",
+    )
+    alert_reminder: float | None = setting(
+        3600.0,
+        "Remind of an alert that goes on after this time.",
+        Duration(never=True, minimum=1.0),
+        group="Alerts",
+    )
+    alert_interval: float = setting(
+        15.0,
+        "How often to look for something to alert about.",
+        Duration(minimum=0.05),
+        group="Alerts",
     )
     # What only the file can say.
     routes: Mapping[str, Any] = field(default_factory=dict)

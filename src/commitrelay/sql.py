@@ -18,8 +18,11 @@ from pathlib import Path
 
 from commitrelay.errors import ConfigError
 
-QUERY_FILES = ("queries.sql", "add.sql", "inbox.sql", "consume.sql")
-"""What the relay runs, what the application runs, and what its consumers run."""
+QUERY_FILES = (
+    *("queries.sql", "add.sql", "inbox.sql", "consume.sql"),
+    *("log.sql", "partitions.sql", "doctor.sql", "vitals.sql", "operations.sql"),
+)
+"""What is run by the relay, the application, its consumers, and those who look after it all."""
 
 _STORES = Path(__file__).with_name("stores")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")

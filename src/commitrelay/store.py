@@ -52,7 +52,8 @@ class Verdict(IntEnum):
     """How an event left the queue, as the journal keeps it."""
 
     PUBLISHED = 0
-    DISCARDED = 1
+    DISCARDED = 1  # an operator decided that it need not be delivered
+    RESOLVED = 2  # an operator says that it was delivered by other means
 
 
 class Queued(NamedTuple):
@@ -151,6 +152,14 @@ class Settlement:
         return bool(self.delivered or self.failures or self.parked or self.released)
 
 
+class SettledPage(NamedTuple):
+    """A piece of the log as a purge sees it, in seq order."""
+
+    seqs: list[int]  # old enough, and in no lane's queue
+    last_seq: int  # where the next page begins
+    is_last: bool  # the log ends here, or nothing in this page was old enough
+
+
 @dataclass(frozen=True, slots=True)
 class StoreCapabilities:
     competing: bool  # can claim key heads with row locks (claim_heads)
@@ -220,11 +229,20 @@ class Store(Protocol):
     async def unpark(self, fence: Fence, buckets: frozenset[int], limit: int) -> int:
         """Make parked events pending again, in seq order per key, whose key nothing blocks."""
 
-    async def purge(self, *, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` settled events (in no lane's queue) of that age; how many.
+    async def settled(
+        self, *, older_than_seconds: float, after_seq: int, limit: int
+    ) -> SettledPage:
+        """Look at the next `limit` events of the log above `after_seq`: which are to be purged?"""
 
-        Their completions go with them.
-        """
+    async def delete_settled(self, seqs: Sequence[int]) -> int:
+        """Delete those of these events that are in no lane's queue, and what is kept about them."""
+
+    async def tend_partitions(self, *, older_than_seconds: float | None) -> int:
+        """Where the log has partitions: make those to come, drop those with nothing but settled
+        events of that age (None: drop none); how many events went."""
+
+    async def trim_journal(self, *, older_than_seconds: float, limit: int) -> int:
+        """Delete up to `limit` batches of the journal of which no event is left; how many."""
 
     async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
         """Delete up to `limit` marks of the inbox of that age, the oldest first; how many."""
@@ -301,6 +319,19 @@ class RelayStatus:
     lease_expires_in_seconds: float
 
 
+BLOCKED_CAP = 1000
+"""Monitoring counts blocked keys up to this many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What monitoring reads beside the status; cheap, however large the tables are."""
+
+    blocked_keys: dict[str, int]  # by lane: keys behind a retrying or dead event, up to a cap
+    table_bytes: int  # log and queue on disk
+    slot_lag_bytes: dict[str, int]  # by replication slot: what the server keeps for it
+
+
 @dataclass(frozen=True, slots=True)
 class EventFilter:
     status: str | None = None  # a State's lower-case name, or published
@@ -308,6 +339,9 @@ class EventFilter:
     aggregate_id: str | None = None
     event_type: str | None = None
     lane: str | None = None
+    error: str | None = None  # a part of the last error's text; only queued events have one
+    since: datetime | None = None  # added at this time or later
+    until: datetime | None = None  # added before this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,13 +349,17 @@ class Delivery:
     """One line of an event's story in one lane."""
 
     lane: str
-    status: str  # pending, retrying, …, published, discarded; completed, once out of the queue
+    status: str  # pending, …, published, discarded, resolved; completed, once out of the queue
     attempts: int
     due_at: datetime | None
     last_error: str | None
     published_at: datetime | None
     relay: str | None
     waits_for_seq: int | None  # the event of the same key that it is stuck behind
+
+
+UNREADABLE_HEADERS = "(not an object of strings)"
+"""The name under which an event's record shows headers that a plain INSERT got wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +392,8 @@ class AdminStore(Protocol):
         """Create or migrate the schema; the names of the migrations that were applied."""
 
     async def status(self) -> Sequence[LaneStatus]: ...
+
+    async def vitals(self) -> Vitals: ...
 
     async def list_events(
         self, where: EventFilter, *, before_seq: int | None, limit: int

@@ -10,6 +10,7 @@ HIDDEN = "***"
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):")
 _URL_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+?(?=[:;,.)'\"]*(?:\s|$))")
+_PORT = re.compile(r"(?<![:\[]):\d*$|(?<=\]):\d*$")
 _NO_PORT = re.compile(r":(?!\d*(,|$))")
 _SECRETS = "password|passwd|passphrase|secret|token|api_?key|key[.]pem|jaas"
 _SECRET_NAME = rf"[\w.-]*(?:{_SECRETS})[\w.-]*"
@@ -23,6 +24,15 @@ def scheme_of(url: str) -> str:
     if match is None:
         raise ConfigError(f"{redact(url)!r} is not a URL: it does not start with a scheme and ':'")
     return match["scheme"].lower()
+
+
+def hosts_of(url: str) -> list[str]:
+    """The hosts that a URL names, without ports; an empty one for a local socket."""
+    rest = url.partition("://")[2]
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    named = [_PORT.sub("", part).strip("[]") for part in authority.split(",")]
+    parameters = re.findall(r"[?&]host=([^&#]*)", rest)
+    return [host for text in parameters for host in text.split(",")] or named
 
 
 def redact(url: str) -> str:

@@ -9,7 +9,12 @@ import pytest
 
 from commitrelay.testing import StoreSuite
 from tests.support import mariadb, postgres
-from tests.support.stores import MariadbHarness, PostgresHarness, SqliteHarness
+from tests.support.stores import (
+    MariadbHarness,
+    PartitionedHarness,
+    PostgresHarness,
+    SqliteHarness,
+)
 
 
 class TestSqlite(StoreSuite):
@@ -29,6 +34,12 @@ class TestPostgres(StoreSuite):
     @pytest.fixture
     def harness(self, database_of_schemas: str) -> PostgresHarness:
         return PostgresHarness(database_of_schemas)
+
+
+class TestPostgresInPartitions(StoreSuite):
+    @pytest.fixture
+    def harness(self, database_of_schemas: str) -> PartitionedHarness:
+        return PartitionedHarness(database_of_schemas)
 
 
 class TestPostgresBehindAPooler(StoreSuite):

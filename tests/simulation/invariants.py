@@ -37,8 +37,10 @@ def check(world: World) -> None:
     _i10_stale_tokens_change_nothing(world)
     _i4_duplicates_only_after_faults(world)
     _i12_recovers_in_time(world, committed, first_arrival)
+    if world.restless:
+        _what_is_in_hand_is_not_discarded(world)
     if world.options.order == "strict":
-        _i3_order_per_key(committed, first_arrival)
+        _i3_order_per_key(world, committed, first_arrival)
         _i5_dead_blocks_or_is_skipped(world, committed, first_arrival, queue)
 
 
@@ -64,7 +66,7 @@ def _i1_committed_is_delivered_or_dead(
             assert error, f"{event} is dead without an error"
         elif state == State.PARKED:
             assert event.key in dead_keys, f"{event} is parked behind nothing"  # I11 as well
-        else:
+        elif event.id not in world.operator.discarded:
             assert event.id in first_arrival, f"{event} is lost (its state: {state})"
             assert state is None, f"{event} was delivered and is still in the queue: {state}"
 
@@ -75,10 +77,14 @@ def _i2_rolled_back_is_never_delivered(world: World, first_arrival: dict[str, fl
             assert event.id not in first_arrival, f"{event} was rolled back and delivered"
 
 
-def _i3_order_per_key(committed: list[Written], first_arrival: dict[str, float]) -> None:
+def _i3_order_per_key(
+    world: World, committed: list[Written], first_arrival: dict[str, float]
+) -> None:
     latest: dict[str, tuple[float, Written]] = {}
     for event in sorted(committed, key=lambda event: event.seq):
         if event.id not in first_arrival or event.deliver_at is not None:
+            continue
+        if event.id in world.operator.out_of_turn:
             continue
         arrived = first_arrival[event.id]
         before, earlier = latest.get(event.key, (0.0, event))
@@ -97,7 +103,8 @@ def _i4_duplicates_only_after_faults(world: World) -> None:
         + sum(each.store.faults_seen for each in world.applications + world.ended)
     )
     in_flight = world.options.batch_size * (world.options.window + 2)
-    assert duplicates <= faults * in_flight, f"{duplicates} duplicates after {faults} faults"
+    allowed = faults * in_flight + len(world.operator.replayed)
+    assert duplicates <= allowed, f"{duplicates} duplicates after {faults} faults"
 
 
 def _i5_dead_blocks_or_is_skipped(
@@ -109,6 +116,8 @@ def _i5_dead_blocks_or_is_skipped(
     for dead in committed:
         state, _error = queue.get(dead.seq, (None, None))
         if state not in (State.DEAD, State.SKIPPED) or dead.deliver_at is not None:
+            continue
+        if dead.id in world.operator.replayed:
             continue
         followers = [
             event
@@ -127,7 +136,8 @@ def _i5_dead_blocks_or_is_skipped(
 def _i7_conservation(
     world: World, committed: list[Written], queue: dict[int, tuple[int, str | None]]
 ) -> None:
-    assert len(committed) == len(queue) + world.journalled()
+    replayed = len(world.operator.replayed)
+    assert len(committed) + replayed == len(queue) + world.journalled()
 
 
 def _i9_never_early(committed: list[Written], first_arrival: dict[str, float]) -> None:
@@ -143,11 +153,19 @@ def _i10_stale_tokens_change_nothing(world: World) -> None:
         assert application.store.stale_writes == 0, f"{application.name} wrote what it lost"
 
 
+def _what_is_in_hand_is_not_discarded(world: World) -> None:
+    for arrival in world.broker.log:
+        discarded_at = world.operator.discarded.get(arrival.event_id, arrival.at)
+        assert arrival.at <= discarded_at, f"{arrival} was discarded at {discarded_at}"
+
+
 def _i12_recovers_in_time(
     world: World, committed: list[Written], first_arrival: dict[str, float]
 ) -> None:
     arrived = [first_arrival[event.id] for event in committed if event.id in first_arrival]
     late = max(arrived, default=0.0) - world.healed_at
     backlog = sum(at > world.healed_at for at in arrived)
-    in_time = RECOVERY_SECONDS + backlog * SECONDS_AN_EVENT + len(world.poison) * DYING_SECONDS
+    backlog += len(world.operator.replayed)
+    dying = len(world.poison) + world.operator.retries
+    in_time = RECOVERY_SECONDS + backlog * SECONDS_AN_EVENT + dying * DYING_SECONDS
     assert late <= in_time, f"recovered {late:.1f} s after healing, not within {in_time:.1f} s"

@@ -20,6 +20,7 @@ from tests.simulation import virtual_time
 from tests.simulation.application import Application
 from tests.simulation.broker import Broker, PublisherKind, ReorderingPublisher, StoppingPublisher
 from tests.simulation.faults import Faults, Gate
+from tests.simulation.operator import Operator
 from tests.simulation.store import UnreliableStore, inline
 
 EPOCH = datetime(2100, 1, 1, tzinfo=UTC)  # later than any real clock that runs this
@@ -59,6 +60,7 @@ class World:
         self.restless = seed % 20 == 13  # relays come and go all the time, and nothing else
         self.direct = seed % 3 == 2  # applications deliver themselves what they commit
         self.busy = self.restless or seed % 20 == 7  # there is a backlog all the time
+        self.steered = seed % 4 == 1 and not self.calm  # an operator meddles
         self.faults = Faults() if self.calm or self.restless else Faults.drawn(self.random)
         self.publisher_kind: PublisherKind = pick((ReorderingPublisher, StoppingPublisher))
         self.options = RelayOptions(
@@ -86,6 +88,13 @@ class World:
         self._commits: dict[int, int] = {}
         self._connection = fresh_database()
         self._key_free: dict[str, asyncio.Lock] = {}
+        self.operator = Operator(
+            self._connection,
+            clock=self.clock,
+            random=self.random,
+            broker=self.broker,
+            ids=lambda: {event.seq: event.id for event in self.written},
+        )
 
     def clock(self) -> float:
         """The database's clock."""
@@ -101,7 +110,11 @@ class World:
             for _ in range(self.random.randint(1, 3)):
                 self._start_application()
         chaos = asyncio.create_task(self._calm() if self.calm else self._chaos())
+        if self.steered:
+            operating = asyncio.create_task(self.operator.work(CHAOS_SECONDS))
         await asyncio.gather(chaos, *writers)
+        if self.steered:
+            await operating
         self._heal()
         await self._until_quiet()
         for actor in self.actors:

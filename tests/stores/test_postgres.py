@@ -262,7 +262,7 @@ def test_no_transaction_is_open_when_a_call_returns(postgres_database: str) -> N
             await scene.deliver(a)
             await scene.fail(b, None)
             await scene.unpark()
-            await scene.store.purge(older_than_seconds=60, limit=10)
+            await scene.purge(60)
             await scene.store.status()
             await scene.store.sleep(0.01)
             with psycopg.connect(postgres_database) as other:
@@ -445,7 +445,7 @@ def test_the_rights_that_the_reference_grants_a_relay_are_enough(postgres_databa
             await scene.deliver(a)
             await scene.fail(b, None)
             await scene.unpark()
-            await limited.purge(older_than_seconds=0, limit=10)
+            await scene.purge(0)
             await limited.purge_inbox(older_than_seconds=0, limit=10)
             await fall_asleep(limited)
             await limited.status()

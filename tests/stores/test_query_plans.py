@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from commitrelay.sql import Names, queries
-from commitrelay.store import ClaimRequest, Fence
+from commitrelay.store import ClaimRequest, EventFilter, Fence
 from commitrelay.stores.postgres.link import SESSION_SETTINGS
 from commitrelay.stores.postgres.store import PostgresStore
 from commitrelay.stores.sqlite.store import SqliteStore
@@ -37,6 +37,7 @@ VALUES = {
     "relay": "'a'",
     "token": "1",
     "above_seq": "1",
+    "after_seq": "1",
     "buckets": "'{1,2,3}'",
     "exclude_seqs": "'{1}'",
     "exclude_keys": "'{1}'",
@@ -50,6 +51,14 @@ VALUES = {
     "lease_seconds": "60",
 }
 
+OPERATORS_VALUES = {
+    **VALUES,
+    **dict.fromkeys(("aggregate_type", "aggregate_id", "event_type", "since", "until"), "NULL"),
+    **{"lane": "1", "before_seq": "4611686018427387904", "above_seq": "0", "limit": "50"},
+    **{"cap": "100000", "verdict": "0", "error": "NULL", "payloads": "true", "after": "1900"},
+    **{"id": "'01932b5e-7a3c-7c1e-9f50-3d1c9a4d2f10'", "after_seq": "999000"},
+}
+
 SEARCHED = {
     "claim_all": {"outbox_queue_hot", "outbox_queue_due", "outbox_event_seq_key"},
     "claim_pending": {"outbox_queue_hot", "outbox_event_seq_key"},
@@ -61,7 +70,8 @@ SEARCHED = {
     "settle_parked": {"outbox_queue_pkey", "outbox_queue_blockers"},
     "unpark": {"outbox_queue_blockers", "outbox_queue_due", "outbox_queue_pkey"},
     "has_unblocked": {"outbox_queue_blockers"},
-    "purge_events": {"outbox_event_seq_key", "outbox_queue_pkey", "outbox_completion_pkey"},
+    "settled": {"outbox_event_seq_key", "outbox_queue_pkey"},
+    "delete_settled": {"outbox_event_seq_key", "outbox_queue_pkey", "outbox_attempt_seq"},
     "purge_inbox": {"outbox_inbox_done"},
 }
 LOOKUPS = {
@@ -102,8 +112,7 @@ def check_plan(connection: psycopg.Connection[Any], name: str) -> None:
     assert SEARCHED[name] <= {node["Index Name"] for node in searches}
     for node in searches:
         column = LOOKUPS.get(node["Index Name"])
-        ordered_scan = name == "purge_events" and node["Index Name"] == "outbox_event_seq_key"
-        if column and not ordered_scan:
+        if column:
             condition = node.get("Index Cond", "")
             assert column in condition, f"{node['Index Name']} is read from end to end: {node}"
     joins = [node for node in found if "Join Filter" in node and name != "settle_failures"]
@@ -135,8 +144,9 @@ def old_url(postgres_url: str) -> Iterator[str]:
             connection.execute("ALTER TABLE outbox_event ENABLE TRIGGER USER")
             connection.execute(
                 "INSERT INTO outbox_delivery "
-                "(smallest, largest, lane, events, verdict, relay, seqs) "
-                "SELECT i, i + 499, 1, 500, 0, 'a', array(SELECT generate_series(i, i + 499))"
+                "(smallest, largest, at, lane, events, verdict, relay, seqs) "
+                "SELECT i, i + 499, now() - interval '1 day', 1, 500, 0, 'a', "
+                "array(SELECT generate_series(i, i + 499))"
                 "FROM generate_series(1, %s, 500) AS i",
                 (HISTORY,),
             )
@@ -175,6 +185,51 @@ def test_plan_made_on_an_empty_outbox(empty: psycopg.Connection[Any], name: str)
 @pytest.mark.parametrize("name", SEARCHED)
 def test_plan_with_a_million_events_of_history(old: psycopg.Connection[Any], name: str) -> None:
     check_plan(old, name)
+
+
+OPERATORS = (
+    *("lane_status", "lane_counts", "list_events", "list_queued", "list_settled", "show_event"),
+    *("queue_rows", "journal_rows", "settled", "read_events", "added", "batches", "end_of_log"),
+    *("all_lanes", "blocked_keys"),
+)
+"""What operators ask; `status` and `list` must not get slower with the history."""
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_no_question_of_an_operator_reads_a_whole_table(old_url: str, name: str) -> None:
+    with psycopg.connect(old_url, autocommit=True) as connection:
+        text = queries("postgres", NAMES)[name].replace("{states}", "0")
+        filled = re.sub(r"%\((\w+)\)s", lambda match: OPERATORS_VALUES[match[1]], text)
+        ((plan,),) = connection.execute(f"EXPLAIN (FORMAT JSON) {filled}".encode()).fetchall()
+    found = list(nodes(plan[0]["Plan"]))
+    large = ("outbox_event", "outbox_delivery")
+    scans = [node for node in found if node["Node Type"] == "Seq Scan"]
+    assert not [node for node in scans if node["Relation Name"] in large], scans
+
+
+def test_what_was_published_is_found_below_a_long_backlog(postgres_database: str) -> None:
+    """The list begins at the newest settled event, not at the newest of all."""
+
+    async def case() -> None:
+        async with opened(PostgresHarness(postgres_database)) as scene:
+            first, *_ = scene.add(*"abc")
+            await scene.deliver(first)
+            with scene.connected() as connection:
+                scene.add(*["later"] * 2000, connection=connection)
+            where = EventFilter(status="published")
+            (event,) = await scene.store.list_events(where, before_seq=None, limit=5)
+            assert event.seq == first
+            text = queries("postgres", scene.harness.names)["list_settled"]
+            filled = re.sub(r"%\((\w+)\)s", lambda match: OPERATORS_VALUES[match[1]], text)
+            rows = scene.query(f"EXPLAIN (ANALYZE, FORMAT JSON) {filled}")
+            walked = [node for node in nodes(rows[0][0][0]["Plan"]) if is_walk(node)]
+            assert sum(node["Actual Rows"] for node in walked) <= first
+
+    asyncio.run(case())
+
+
+def is_walk(node: dict[str, Any]) -> bool:
+    return bool(node.get("Alias") == "e" and node.get("Relation Name") == "outbox_event")
 
 
 def test_an_empty_poll_costs_the_same_with_a_million_events_of_history(

@@ -6,6 +6,7 @@ import itertools
 import re
 import sqlite3
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,22 @@ class PostgresHarness(StoreHarness):
 
     def pass_time(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+class PartitionedStore(PostgresStore):
+    """Its log is in daily partitions."""
+
+    async def initialise(self) -> Sequence[str]:
+        applied = await super().initialise()
+        await self.partition_log()
+        return applied
+
+
+class PartitionedHarness(PostgresHarness):
+    """The same with a log in daily partitions."""
+
+    def new_store(self) -> PartitionedStore:
+        return PartitionedStore(self.url, names=self.names, **self.options)
 
 
 class MariadbHarness(StoreHarness):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from commitrelay import ConfigError, RelayOptions, StoreUnreachable, maintenance
 from commitrelay.maintenance import PURGE_LIMIT, purge_forever
+from commitrelay.store import SettledPage
 
 DAY = 86400.0
 
@@ -21,21 +23,35 @@ class Rows:
         self.asked: list[tuple[str, float]] = []
         self._unreachable = unreachable
 
-    async def purge(self, *, older_than_seconds: float, limit: int) -> int:
-        return self._delete("events", older_than_seconds, limit)
+    async def settled(
+        self, *, older_than_seconds: float, after_seq: int, limit: int
+    ) -> SettledPage:
+        self._ask("events", older_than_seconds, limit)
+        seqs = list(range(after_seq + 1, after_seq + 1 + min(limit, self.left["events"])))
+        return SettledPage(seqs, after_seq + len(seqs), len(seqs) < limit)
+
+    async def delete_settled(self, seqs: Sequence[int]) -> int:
+        self.left["events"] -= len(seqs)
+        return len(seqs)
+
+    async def tend_partitions(self, *, older_than_seconds: float | None) -> int:
+        return 0
+
+    async def trim_journal(self, *, older_than_seconds: float, limit: int) -> int:
+        return 0
 
     async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
-        return self._delete("marks", older_than_seconds, limit)
+        self._ask("marks", older_than_seconds, limit)
+        deleted = min(limit, self.left["marks"])
+        self.left["marks"] -= deleted
+        return deleted
 
-    def _delete(self, what: str, seconds: float, limit: int) -> int:
+    def _ask(self, what: str, seconds: float, limit: int) -> None:
         if self._unreachable:
             self._unreachable -= 1
             raise StoreUnreachable("the server is down")
         assert limit == PURGE_LIMIT
         self.asked.append((what, seconds))
-        deleted = min(limit, self.left[what])
-        self.left[what] -= deleted
-        return deleted
 
 
 def purged(

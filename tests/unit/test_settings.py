@@ -37,8 +37,10 @@ class TestSources:
     def test_every_setting_can_come_from_every_source(self) -> None:
         examples = {
             "NAME": "x", "MODULE": "x", "URL": "file:///x", "TEMPLATE": "t", "N": "7",
-            "NUMBER": "0.5", "DURATION": "9s", "1s,5s,…": "1s", "NAME,…": "a,b",
+            "NUMBER": "0.5", "DURATION": "9s", "1s,5s,…": "1s", "NAME,…": "a,b", "FOLDER": "/x",
+            "SIZE": "5MB", "FILE": "secret", "HOST:PORT": "[::1]:80", "COMMAND": "page me",
         }  # fmt: skip
+        write("file:///x", "secret")
         for item in DECLARATIONS:
             options = getattr(item.kind, "options", None)
             text = options[-1] if options else examples[item.kind.metavar]
@@ -53,6 +55,28 @@ class TestSources:
         both = {"DATABASE_URL": "sqlite:///a", "COMMITRELAY_DATABASE": "sqlite:///b"}
         assert load({}, both).database == "sqlite:///b"
         assert load({}, {**both, "COMMITRELAY_DATABASE": ""}).database == "sqlite:///a"
+
+    def test_a_url_may_come_from_a_file_that_holds_a_secret(self) -> None:
+        path = write("postgresql://u:p@h/d\n", "secret")
+        elsewhere = {"DATABASE_URL": "sqlite:///a"}
+        assert load({"database_file": path}, elsewhere).database == "postgresql://u:p@h/d"
+        assert load({}, {"COMMITRELAY_PUBLISH_FILE": path}).publish == "postgresql://u:p@h/d"
+        flags = {"database": "sqlite:///b", "database_file": path}
+        assert load(flags, {}).database == "sqlite:///b"
+        write("one\ntwo\n", "secret")
+        for wrong, said in ((path, "must hold one line"), ("absent", "cannot be read")):
+            with pytest.raises(ConfigError, match=said):
+                load({"database_file": wrong}, {})
+
+    def test_sizes_and_addresses(self) -> None:
+        assert load({"alert_slot_lag": "1.5GB"}, {}).alert_slot_lag == 1_500_000_000
+        assert load({"alert_table_size": "never"}, {}).alert_table_size is None
+        assert load({"metrics_listen": "none"}, {}).metrics_listen is None
+        assert load({"metrics_listen": "0.0.0.0:80"}, {}).metrics_listen == ("0.0.0.0", 80)
+        for name, wrong in (("alert_slot_lag", "12"), ("metrics_listen", "80"),
+                            ("metrics_listen", "x:99999"), ("alert_slot_lag", "-1GB")):  # fmt: skip
+            with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} must be"):
+                load({name: wrong}, {})
 
     def test_the_file_may_be_named_by_flag_or_variable(self) -> None:
         write("window = 3", "a.toml")

@@ -10,7 +10,31 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from commitrelay import __version__
-from commitrelay.cli import consume, demo, help, init, list, run, show, sql, status
+from commitrelay.cli import (
+    audit,
+    blocked,
+    consume,
+    demo,
+    discard,
+    doctor,
+    drain,
+    edit,
+    help,
+    init,
+    lanes,
+    list,
+    pause,
+    purge,
+    replay,
+    resolve,
+    resume,
+    retry,
+    run,
+    show,
+    sql,
+    status,
+    tail,
+)
 from commitrelay.cli.command import FAILURE, INTERRUPTED, OK, USAGE, Command, Option, Request
 from commitrelay.configuration import parsed
 from commitrelay.errors import CommitrelayError, ConfigError
@@ -18,7 +42,13 @@ from commitrelay.kinds import hint
 from commitrelay.urls import scrub
 
 COMMANDS: tuple[Command, ...] = tuple(
-    module.COMMAND for module in (demo, init, sql, run, consume, status, list, show)
+    module.COMMAND
+    for module in (
+        *(demo, init, sql, run, consume),
+        *(status, list, show, blocked, tail, audit, doctor),
+        *(retry, edit, discard, resolve, replay),
+        *(lanes, pause, resume, drain, purge),
+    )
 )
 TRACEBACK_FLAG = "--traceback"
 TRACEBACK_VARIABLE = "COMMITRELAY_TRACEBACK"
@@ -50,11 +80,12 @@ def parser_of(command: Command) -> Parser:
     parser = Parser(command)
     for option in command.all_options:
         if option.positional:
-            parser.add_argument(option.name, metavar=option.flag)
+            parser.add_argument(option.name, metavar=option.flag, nargs=option.arity)
         elif option.kind is None:
             parser.add_argument(option.flag, dest=option.name, action="store_true")
         else:
-            parser.add_argument(option.flag, dest=option.name)
+            action = "append" if option.arity == "*" else "store"
+            parser.add_argument(option.flag, dest=option.name, action=action)
     for item in command.settings:
         parser.add_argument(item.flag, dest=item.name)
     parser.add_argument("-h", "--help", action="store_true", dest="help")
@@ -119,7 +150,11 @@ def _request(command: Command, values: dict[str, Any]) -> Request:
 def _value(option: Option, typed: Any) -> Any:
     if typed is None:
         return option.default
-    return typed if option.kind is None else parsed(option.kind, typed, option.flag)
+    if option.kind is None:
+        return typed
+    if isinstance(typed, (tuple, type([]))):
+        return [parsed(option.kind, word, option.flag) for word in typed]
+    return parsed(option.kind, typed, option.flag)
 
 
 def _one_line(error: Exception) -> str:

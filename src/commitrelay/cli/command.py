@@ -33,6 +33,7 @@ class Option:
     default: Any = None
     group: str = "Options"
     default_text: str | None = None
+    arity: str | None = None  # "?": an argument that may be left out; "*": any number of them
 
     @property
     def name(self) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from commitrelay.admin import initialise
-from commitrelay.cli.command import JSON, OK, Command, Request
+from commitrelay.cli.command import JSON, OK, Command, Option, Request
 from commitrelay.cli.output import print_json
+from commitrelay.errors import ConfigError
+from commitrelay.store import AdminStore
 from commitrelay.urls import redact
 
 
@@ -12,7 +16,13 @@ def run(request: Request) -> int:
     import asyncio  # noqa: PLC0415
 
     where = redact(request.settings.required("database"))
-    applied = list(asyncio.run(initialise(request.database())))
+    database = request.database()
+    applied = list(asyncio.run(initialise(database)))
+    if request.options["partitions"]:
+        partition = getattr(database, "partition_log", None)
+        if partition is None:
+            raise ConfigError(f"{where} has no partitions: only PostgreSQL does; leave it out")
+        asyncio.run(_partitioned(database, partition))
     if request.json:
         print_json({"database": where, "applied": applied})
     elif applied:
@@ -20,6 +30,13 @@ def run(request: Request) -> int:
     else:
         print(f"Nothing to do: the outbox in {where} is up to date.")
     return OK
+
+
+async def _partitioned(database: AdminStore, partition: Callable[[], Awaitable[bool]]) -> None:
+    try:
+        await partition()
+    finally:
+        await database.close()
 
 
 COMMAND = Command(
@@ -31,7 +48,14 @@ COMMAND = Command(
         but its own tables; `commitrelay sql` prints what it would run.
     """,
     run=run,
-    options=(JSON,),
+    options=(
+        Option(
+            "--partitions",
+            "PostgreSQL, a new outbox: keep the log in daily partitions, made a week ahead and "
+            "dropped as a whole. Grant rights afterwards.",
+        ),
+        JSON,
+    ),
     examples=(
         ("a file", "commitrelay init --database sqlite:///shop.db"),
         (

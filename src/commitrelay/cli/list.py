@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from commitrelay.admin import MAX_LISTED, STATUSES, Admin
 from commitrelay.cli.command import JSON, OK, Command, Option, Request
 from commitrelay.cli.output import age, print_json, table
+from commitrelay.cli.selecting import AGGREGATE, ERROR, LANE, SINCE, TYPE, UNTIL, filter_of
 from commitrelay.cli.show import as_json
 from commitrelay.cli.style import DIM, Style
-from commitrelay.kinds import Choice, Integer, Text
-from commitrelay.store import EventFilter, EventRecord
+from commitrelay.kinds import Choice, Integer
+from commitrelay.store import EventRecord
 
 
 def run(request: Request) -> int:
@@ -33,17 +34,9 @@ def run(request: Request) -> int:
 
 
 async def _events(request: Request, limit: int) -> Sequence[EventRecord]:
-    options = request.options
-    kind, _, identifier = (options["aggregate"] or "").partition("/")
-    where = EventFilter(
-        status=options["status"],
-        aggregate_type=kind or None,
-        aggregate_id=identifier or None,
-        event_type=options["type"],
-        lane=options["lane"],
-    )
+    before = request.options["before"]
     async with Admin(request.database()) as admin:
-        return await admin.events(where, before_seq=options["before"], limit=limit)
+        return await admin.events(filter_of(request), before_seq=before, limit=limit)
 
 
 def _text(events: Sequence[EventRecord]) -> str:
@@ -77,14 +70,12 @@ COMMAND = Command(
     run=run,
     options=(
         Option("--status", "Only events in this state.", Choice(STATUSES, "STATE"), group="Filter"),
-        Option("--type", "Only events of this type.", Text("NAME"), group="Filter"),
-        Option(
-            "--aggregate",
-            "Only events of this aggregate type, or of one aggregate.",
-            Text("TYPE[/ID]"),
-            group="Filter",
-        ),
-        Option("--lane", "Only events of this lane.", Text("NAME"), group="Filter"),
+        TYPE,
+        AGGREGATE,
+        LANE,
+        ERROR,
+        SINCE,
+        UNTIL,
         Option(
             "--limit",
             "Events on a page.",
@@ -98,6 +89,7 @@ COMMAND = Command(
     examples=(
         ("what is stuck", "commitrelay list --status dead"),
         ("the story of one order", "commitrelay list --aggregate Order/42"),
+        ("what failed of one error", "commitrelay list --error 'no such topic' --since 2h"),
     ),
     usage="--database URL",
 )

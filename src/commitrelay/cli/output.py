@@ -13,7 +13,7 @@ from typing import Any
 
 from commitrelay.cli.style import BOLD, GREEN, RED, YELLOW, Style
 
-_NUMBER = re.compile(r"–|[\d,]+\+?|[\d.]+m?s|\d+[mhd]\d+[smh]")
+_NUMBER = re.compile(r"–|[\d,]+\+?|[\d.]+m?s|\d+[mhd]\d+[smh]|[\d,.]+/s")
 STATUS_COLOURS = {
     "published": GREEN,
     "retrying": YELLOW,
@@ -24,7 +24,7 @@ STATUS_COLOURS = {
 
 
 def print_json(value: object) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2, default=_as_json))
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=as_json))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -61,6 +61,11 @@ def count(number: int, capped_at: int | None = None) -> str:
     return f"{number:,}+" if capped_at is not None and number >= capped_at else f"{number:,}"
 
 
+def rate(per_second: float) -> str:
+    """12.3/s, 1,234/s."""
+    return f"{per_second:,.0f}/s" if per_second >= 100 else f"{per_second:.1f}/s"
+
+
 def age(seconds: float | None) -> str:
     """An age in its two largest units: 850ms, 12.3s, 4m10s, 3h5m, 9d2h."""
     if seconds is None:
@@ -89,7 +94,8 @@ def timestamp(when: datetime | None) -> str | None:
     return when.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """What json.dumps does not know by itself."""
     if isinstance(value, datetime):
         return timestamp(value)
     if is_dataclass(value) and not isinstance(value, type):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 from commitrelay import logs
@@ -9,6 +10,10 @@ from commitrelay.cli.command import FAILURE, OK, Command, Option, Request
 from commitrelay.cli.output import print_json
 from commitrelay.cli.style import colourful
 from commitrelay.errors import ConfigError
+from commitrelay.settings import DECLARATIONS
+from commitrelay.urls import redact
+
+logger = logging.getLogger("commitrelay.cli")
 
 
 def run(request: Request) -> int:
@@ -23,10 +28,23 @@ def run(request: Request) -> int:
     elif request.options["drain"]:
         until = "drained"
     logs.set_up(settings.log_level, settings.log_format, colour=colourful(sys.stderr))
+    _warn_of_passwords(request)
     totals = start(settings, until=until)
     if request.json:
         print_json(totals.counts)
     return FAILURE if totals.cancelled else OK
+
+
+def _warn_of_passwords(request: Request) -> None:
+    """A relay runs for long, and all the while its flags can be read by everybody (`ps`)."""
+    for item in DECLARATIONS:
+        typed = request.flags.get(item.name)
+        if typed is not None and redact(typed) != typed:
+            file = f", {item.flag}-file" if item.name in ("database", "publish") else ""
+            logger.warning(
+                "%s holds a password that every user of this machine can see in the list of "
+                "processes: use %s%s or the settings file", item.flag, item.variable, file,
+            )  # fmt: skip
 
 
 COMMAND = Command(

@@ -8,25 +8,29 @@ import json
 from typing import Any
 
 from commitrelay.admin import Admin
+from commitrelay.cli import telling
 from commitrelay.cli.command import JSON, OK, Command, Option, Request
 from commitrelay.cli.output import moment, plain, print_json, table, timestamp
-from commitrelay.cli.style import BOLD, RED, Style
+from commitrelay.cli.style import BOLD, Style
 from commitrelay.kinds import Text
+from commitrelay.operations import Story
 from commitrelay.store import Delivery, EventRecord
 
 
 def run(request: Request) -> int:
-    event = asyncio.run(_event(request))
+    event, story = asyncio.run(_event(request))
     if request.json:
-        print_json(as_json(event))
+        print_json({**as_json(event), "story": telling.as_json(story)})
     else:
-        print(_text(event))
+        print(_text(event, story))
     return OK
 
 
-async def _event(request: Request) -> EventRecord:
-    async with Admin(request.database()) as admin:
-        return await admin.event(request.options["id"])
+async def _event(request: Request) -> tuple[EventRecord, Story]:
+    database = request.database()
+    async with Admin(database) as admin:
+        event = await admin.event(request.options["id"])
+        return event, await database.story(event.seq)
 
 
 def as_json(event: EventRecord) -> dict[str, Any]:
@@ -46,7 +50,7 @@ def as_json(event: EventRecord) -> dict[str, Any]:
         "deliveries": [_story(story) for story in event.deliveries],
     }
     if event.payload is not None:
-        text = _decoded(event.payload)
+        text = telling.decoded(event.payload)
         encoded = None if text is not None else base64.b64encode(event.payload).decode()
         fields |= {"payload": text, "payload_base64": encoded}
     return fields
@@ -65,7 +69,7 @@ def _story(story: Delivery) -> dict[str, Any]:
     }
 
 
-def _text(event: EventRecord) -> str:
+def _text(event: EventRecord, story: Story) -> str:
     style = Style()
     facts = {
         "id": event.id,
@@ -84,11 +88,7 @@ def _text(event: EventRecord) -> str:
         f"{style(plain(label).ljust(room), BOLD)}  {plain(value)}" for label, value in shown.items()
     ]
     lines += ["", _deliveries(event)]
-    lines += [
-        f"{style('last error', RED)} in lane {story.lane}: {plain(story.last_error)}"
-        for story in event.deliveries
-        if story.last_error
-    ]
+    lines += ["", style("story", BOLD), telling.told(event, story)]
     lines += ["", f"{style('payload', BOLD)} ({_size(event)})", _payload(event)]
     return "\n".join(lines)
 
@@ -115,7 +115,7 @@ def _size(event: EventRecord) -> str:
 
 
 def _payload(event: EventRecord) -> str:
-    text = _decoded(event.payload or b"")
+    text = telling.decoded(event.payload or b"")
     if text is None:
         return "binary: --json prints it as base64"
     if event.content_type.startswith("application/json"):
@@ -126,19 +126,13 @@ def _payload(event: EventRecord) -> str:
     return "\n".join(plain(line) for line in text.split("\n"))
 
 
-def _decoded(payload: bytes) -> str | None:
-    try:
-        return payload.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 COMMAND = Command(
     name="show",
     summary="Show one event: payload, headers, and its story.",
     description="""
-        Shows an event with its payload and what happened to it in every lane: attempts, last
-        error, when and by which relay it was published, and what it waits for.
+        Shows an event with its payload, where it stands in every lane, and its whole story: when
+        it was added, each attempt that failed and why, what operators did to it, when and by whom
+        it was published, and what it is stuck behind.
     """,
     run=run,
     options=(Option("ID", "The event's id, as `commitrelay list` shows it.", Text("ID")), JSON),

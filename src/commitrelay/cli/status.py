@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 
-from commitrelay.admin import Admin, breaches
+from commitrelay.admin import STANDING_SECONDS, Admin, breaches, stands_still
 from commitrelay.cli.command import BREACHED, JSON, OK, Command, Option, Request
-from commitrelay.cli.output import age, count, moment, plain, print_json, table
-from commitrelay.cli.style import RED, YELLOW, Style
+from commitrelay.cli.output import age, as_json, count, moment, plain, print_json, rate, table
+from commitrelay.cli.screen import Screen
+from commitrelay.cli.style import BOLD, DIM, RED, YELLOW, Style
+from commitrelay.errors import StoreUnreachable
 from commitrelay.kinds import Duration, Integer
 from commitrelay.store import LaneStatus, State
+from commitrelay.urls import redact
 
 
 def run(request: Request) -> int:
+    if request.options["watch"]:
+        return asyncio.run(_watch(request))
     lanes = asyncio.run(_status(request))
     found = breaches(
         lanes,
@@ -36,6 +43,31 @@ async def _status(request: Request) -> Sequence[LaneStatus]:
         return await admin.status()
 
 
+async def _watch(request: Request) -> int:
+    """Draw it again and again, until Ctrl-C."""
+    every = request.options["every"]
+    with Screen() as screen:
+        async with Admin(request.database()) as admin:
+            while True:
+                try:
+                    lanes = await admin.status()
+                except StoreUnreachable as error:
+                    screen.show(Style()(f"{error}; trying again", RED))
+                else:
+                    _draw(request, screen, lanes)
+                await asyncio.sleep(every)
+
+
+def _draw(request: Request, screen: Screen, lanes: Sequence[LaneStatus]) -> None:
+    if request.json:
+        print(json.dumps({"lanes": [asdict(lane) for lane in lanes]}, default=as_json), flush=True)
+        return
+    style = Style()
+    where = redact(request.settings.required("database"))
+    heading = f"{style('commitrelay', BOLD)}  {where}  {style(moment(datetime.now(UTC)), DIM)}"
+    screen.show(f"{heading}\n\n{_text(lanes)}")
+
+
 def _text(lanes: Sequence[LaneStatus]) -> str:
     parts = [_lanes_table(lanes)]
     relays = [
@@ -53,12 +85,19 @@ def _text(lanes: Sequence[LaneStatus]) -> str:
         for lane in lanes
         if lane.last_error
     ]
+    parts += [
+        style(f"Lane {lane.lane} stands still: ", YELLOW)
+        + f"its relays have published nothing for {age(STANDING_SECONDS)} or more. Their logs tell "
+        "why, such as a broker that does not answer."
+        for lane in lanes
+        if stands_still(lane)
+    ]
     return "\n\n".join(parts)
 
 
 def _lanes_table(lanes: Sequence[LaneStatus]) -> str:
     # Rare states get a column only where some lane has an event in them.
-    always = ("pending", "retrying", "dead")
+    always = ("pending", "scheduled", "retrying", "parked", "dead")
     seen = {state for lane in lanes for state, number in lane.counts.items() if number}
     states = [name for state in State if (name := state.name.lower()) in always or name in seen]
     rows = [
@@ -66,12 +105,12 @@ def _lanes_table(lanes: Sequence[LaneStatus]) -> str:
             lane.lane + (" (paused)" if lane.paused else ""),
             *(count(lane.counts.get(state, 0), lane.capped_at) for state in states),
             age(lane.oldest_pending_seconds),
-            count(lane.published_last_minute),
+            rate(lane.published_last_minute / 60),
             moment(lane.last_published_at),
         )
         for lane in lanes
     ]
-    return table(("lane", *states, "oldest", "last minute", "last published"), rows)
+    return table(("lane", *states, "oldest", "rate", "last published"), rows)
 
 
 COMMAND = Command(
@@ -79,7 +118,8 @@ COMMAND = Command(
     summary="Show what waits, what failed and who is relaying.",
     description="""
         Shows each lane: how many events wait, are being retried or are dead, the age of the
-        oldest, and the relays that hold leases. Counts stop at a cap, so that it stays cheap.
+        oldest, the rate of the last minute, and the relays with their buckets. Counts stop at a
+        cap, so that it stays cheap.
 
         With a threshold it serves as a check: exit code 3 and a line on stderr when breached.
     """,
@@ -89,9 +129,12 @@ COMMAND = Command(
             "--max-lag", "Exit 3 if the oldest event has waited longer.", Duration(), group="Check"
         ),
         Option("--max-dead", "Exit 3 if a lane has more dead events.", Integer(), group="Check"),
+        Option("--watch", "Show it again and again, until Ctrl-C.", group="Watch"),
+        Option("--every", "How often.", Duration(minimum=0.1), default=1.0, group="Watch"),
         JSON,
     ),
     examples=(
+        ("as it changes", "commitrelay status --watch"),
         ("a check for cron or a probe", "commitrelay status --max-lag 60s --max-dead 0"),
         ("for scripts", "commitrelay status --json | jq '.lanes[0].counts.pending'"),
     ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from commitrelay.store import UNREADABLE_HEADERS
+
 MAX_ERROR_LENGTH = 2000
 """Characters of an error that the queue keeps."""
 
@@ -22,7 +24,7 @@ def readable_headers(headers: Any) -> dict[str, str]:
     except ValueError:
         parsed = None
     if not isinstance(parsed, dict):
-        return {"(not an object of strings)": str(headers)}
+        return {UNREADABLE_HEADERS: str(headers)}
     return {
         name: value if isinstance(value, str) else json.dumps(value)
         for name, value in parsed.items()

@@ -7,7 +7,7 @@ remedy (docs/decisions/0001). So the relay keeps one unacknowledged event per ke
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -29,7 +29,7 @@ from commitrelay.publishers.kafka.settings import (
     ONE_MESSAGE_BYTES,
     KafkaSettings,
 )
-from commitrelay.publishers.kafka.topics import Topics
+from commitrelay.publishers.kafka.topics import Topics, missing_topics
 
 FULL_QUEUE_SECONDS = 0.002
 """Between two looks whether librdkafka's queue has room again."""
@@ -55,6 +55,10 @@ class KafkaPublisher:
         await asyncio.to_thread(self._topics.reach)
         self._producer(BATCH_BYTES)
         self._is_open = True
+
+    async def missing_topics(self, topics: Collection[str]) -> Sequence[str]:
+        """Those of these topics that are not there and will not be made; need not be open."""
+        return await missing_topics(self.settings, topics)
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         outcomes: list[Outcome] = [NOT_SENT] * len(messages)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -66,6 +66,13 @@ class Topics:
         self._last_error = None
         try:
             self._client().list_topics(timeout=self._timeout_seconds)
+        except KafkaException as error:
+            raise self._unreachable(error.args[0]) from None
+
+    def existing(self) -> set[str]:
+        """All topics there are; asking for them by name might create them."""
+        try:
+            return set(self._client().list_topics(timeout=self._timeout_seconds).topics)
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
 
@@ -158,3 +165,14 @@ class Topics:
             config["error_cb"] = self._note
             self._admin = AdminClient(config)
         return self._admin
+
+
+async def missing_topics(settings: KafkaSettings, topics: Collection[str]) -> Sequence[str]:
+    """Those of these topics that are not there and will not be made."""
+    if settings.create_topics or not topics:
+        return []
+    asking = Topics(settings)
+    try:
+        return sorted(set(topics) - await asyncio.to_thread(asking.existing))
+    finally:
+        asking.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as KafkaMessage
@@ -27,7 +27,7 @@ from commitrelay.publisher import (
 from commitrelay.publishers.kafka.outcomes import outcome_of
 from commitrelay.publishers.kafka.producer import Errors, PolledProducer, sent
 from commitrelay.publishers.kafka.settings import BATCH_BYTES, KafkaSettings
-from commitrelay.publishers.kafka.topics import Topics
+from commitrelay.publishers.kafka.topics import Topics, missing_topics
 from commitrelay.publishers.worker import WorkerPublisher
 
 ABORT_SECONDS = 0.3
@@ -48,6 +48,10 @@ class TransactionalKafkaPublisher(WorkerPublisher):
 
     def __str__(self) -> str:
         return str(self.settings)
+
+    async def missing_topics(self, topics: Collection[str]) -> Sequence[str]:
+        """Those of these topics that are not there and will not be made; need not be open."""
+        return await missing_topics(self.settings, topics)
 
     # --- in the worker's thread --------------------------------------------------------------
 

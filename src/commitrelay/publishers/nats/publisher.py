@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from commitrelay.publishers.nats.connection import NatsConnection
+from collections.abc import Mapping, Sequence
+
+from commitrelay.publisher import Message
+from commitrelay.publishers.nats.connection import NatsConnection, must
 from commitrelay.publishers.nats.link import NatsLink
 from commitrelay.publishers.nats.login import log_in
 from commitrelay.publishers.nats.settings import NatsSettings
 from commitrelay.publishers.nats.streams import check_stream
 from commitrelay.publishers.nats.subjects import Subjects
 from commitrelay.publishers.pipelined import Link, PipelinedPublisher
+
+STREAM_NOT_FOUND = 10059
+NANOSECONDS = 1e9
 
 
 class NatsPublisher(PipelinedPublisher):
@@ -29,6 +35,28 @@ class NatsPublisher(PipelinedPublisher):
         except BaseException:
             self._drop(f"{self}: not opened")
             raise
+
+    async def duplicate_windows(self, messages: Sequence[Message]) -> Mapping[str, float]:
+        """For how many seconds the streams of these messages remember ids; need not be open."""
+        await super().open()
+        try:
+            return await self._within_time(self._ask_windows(messages))
+        finally:
+            self._drop(f"{self}: asked")
+
+    async def _ask_windows(self, messages: Sequence[Message]) -> Mapping[str, float]:
+        assert isinstance(self._link, NatsLink), "connected before"
+        connection = self._link.connection
+        streams = set() if self.settings.stream is None else {self.settings.stream}
+        for message in messages if not streams else ():
+            subject = self._subjects(message.topic, message.key).decode()
+            answer = await connection.api("STREAM.NAMES", {"subject": subject})
+            streams |= set(must(answer, f"{self}: streams").get("streams") or ())
+        windows = {}
+        for stream in sorted(streams):
+            answer = must(await connection.api(f"STREAM.INFO.{stream}"), f"{self}: {stream}")
+            windows[stream] = answer["config"].get("duplicate_window", 0) / NANOSECONDS
+        return windows
 
     async def _connect(self) -> Link:
         links: list[NatsLink] = []

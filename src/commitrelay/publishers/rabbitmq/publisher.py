@@ -119,6 +119,17 @@ class RabbitMQPublisher:
     def _blocked(self, reason: str) -> str:
         return f"{self} takes no messages at the moment ({reason}): give it memory or disk space"
 
+    async def missing_places(self, messages: Sequence[Message]) -> Sequence[str]:
+        """What of the exchanges and queues of these messages is not there; need not be open."""
+        if self.settings.declare is not None or not messages:
+            return []
+        places = {place_of(*self._address(message)) for message in messages}
+        connection = await Connection.connect(self.settings)
+        try:
+            return sorted((await Places(self.settings).problems(places, connection)).values())
+        finally:
+            await connection.close()
+
     # --- publish -------------------------------------------------------------------------------
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:

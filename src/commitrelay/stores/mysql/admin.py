@@ -12,6 +12,7 @@ from uuid import UUID
 from commitrelay.errors import ConfigError, SchemaMissing, StoreError
 from commitrelay.sql import Names, queries
 from commitrelay.store import (
+    BLOCKED_CAP,
     Delivery,
     EventFilter,
     EventRecord,
@@ -20,8 +21,10 @@ from commitrelay.store import (
     RelayStatus,
     State,
     Verdict,
+    Vitals,
 )
 from commitrelay.stores.migration import latest
+from commitrelay.stores.moments import SLACK, floor_of_time
 from commitrelay.stores.mysql.link import Link, Result
 from commitrelay.stores.mysql.schema import initialise, version
 from commitrelay.stores.status import COUNT_CAP, counts_by_name, list_query
@@ -95,6 +98,16 @@ class MysqlAdmin:
         rows = (await self._ask("lane_status")).rows
         return [await self._lane_status(row) for row in rows]
 
+    async def vitals(self) -> Vitals:
+        blocked = {}
+        for lane, name in (await self._ask("lanes")).rows:
+            values = {"lane": lane, "cap": BLOCKED_CAP}
+            blocked[name] = (await self._ask("blocked_keys_count", values)).rows[0][0]
+        tables = {noun: self._names.bare(noun) for noun in ("event", "queue")}
+        named = {"schema": self._names.schema, **tables}
+        size = (await self._ask("table_bytes", named)).rows[0][0]
+        return Vitals(blocked, int(size), {})
+
     async def _lane_status(self, row: tuple[Any, ...]) -> LaneStatus:
         lane, name, paused, oldest_seconds, last_minute, last_at, last_error = row
         counts = {}
@@ -120,19 +133,37 @@ class MysqlAdmin:
     async def list_events(
         self, where: EventFilter, *, before_seq: int | None, limit: int
     ) -> Sequence[EventRecord]:
-        statement, extra = list_query(where.status, self._sql)
-        values: dict[str, Any] = {
-            "before_seq": 2**62 if before_seq is None else before_seq,
+        statement, values = list_query(where, self._sql)
+        values |= {"before_seq": 2**62 if before_seq is None else before_seq, "limit": limit}
+        values |= await self._filter(where)
+        return await self._records((await self._reads.ask(statement, values)).rows)
+
+    async def _filter(self, where: EventFilter) -> dict[str, Any]:
+        return {
+            "lane": None if where.lane is None else (await self._lane(where.lane)).id,
             "aggregate_type": where.aggregate_type,
             "aggregate_id": where.aggregate_id,
             "event_type": where.event_type,
-            "lane": None,
-            "limit": limit,
-            **extra,
+            "error": where.error,
+            "since": None if where.since is None else _literal(where.since),
+            "until": None if where.until is None else _literal(where.until),
+            "above_seq": 0 if where.since is None else await self._floor(where.since),
         }
-        if where.lane is not None:
-            values["lane"] = (await self._lane(where.lane)).id
-        return await self._records((await self._reads.ask(statement, values)).rows)
+
+    async def _floor(self, since: datetime) -> int:
+        """The seq up to which all events were added before a time."""
+        ((smallest, largest),) = (await self._ask("log_ends")).rows
+        if smallest is None:
+            return 0
+        search = floor_of_time(smallest, largest)
+        try:
+            seq = next(search)
+            while True:
+                values = {"seq": seq, "before": _literal(since - SLACK)}
+                rows = (await self._ask("is_older", values)).rows
+                seq = search.send(bool(rows and rows[0][0]))
+        except StopIteration as found:
+            return int(found.value)
 
     async def show_event(self, event_id: str) -> EventRecord | None:
         try:
@@ -194,3 +225,7 @@ def _record(
 
 def _utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+def _literal(moment: datetime) -> str:
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ")

@@ -160,6 +160,14 @@ async def send(connection: Any, steps: Sequence[Step]) -> list[Result]:
     return results
 
 
+async def asked(connection: Any, text: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows that a statement answers, by the names of its columns in lower case."""
+    async with connection.cursor() as cursor:
+        await cursor.execute(bound(connection, text, values))
+        columns = [column[0].lower() for column in cursor.description]
+        return [dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()]
+
+
 def bound(connection: Any, text: str, values: Mapping[str, Any]) -> str:
     """The statement with its values filled in as literals."""
     return _PLACEHOLDER.sub(lambda match: _literal(connection, values[match[1]]), text)
@@ -172,12 +180,17 @@ def _literal(connection: Any, value: Any) -> str:
         return repr(int(value) if isinstance(value, bool) else value)
     if isinstance(value, str):
         return str(connection.escape(value))
-    return _listed(value)
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    return _listed(connection, value)
 
 
-def _listed(values: Collection[int]) -> str:
-    """The inside of `IN (…)`. No seq, key or bucket is -1, so it stands for nothing."""
-    return ",".join(map(str, values)) or "-1"
+def _listed(connection: Any, values: Collection[int] | Collection[str]) -> str:
+    """The inside of `IN (…)`. No seq, key, bucket or id is -1, so it stands for nothing."""
+    quoted = (
+        connection.escape(value) if isinstance(value, str) else str(value) for value in values
+    )
+    return ",".join(quoted) or "-1"
 
 
 def _code(error: Exception) -> int:

@@ -133,6 +133,18 @@ WHERE q.lane = %(lane)s
                        WHERE fence.lane = %(lane)s AND fence.relay = %(relay)s
                          AND fence.token = %(token)s);
 
+-- note_failure: write an attempt down that settle_failure is going to count.
+INSERT INTO @attempt (seq, lane, attempt, relay, error)
+SELECT q.seq, q.lane, q.attempts + 1, %(relay)s, %(error)s
+FROM @queue AS q FORCE INDEX (PRIMARY)
+WHERE q.lane = %(lane)s AND q.seq = %(seq)s
+  AND q.attempts = coalesce(%(attempts)s, q.attempts)
+  AND q.claim_token = (SELECT CASE fence.strategy WHEN 'competing' THEN fence.token ELSE 0 END
+                       FROM @lease AS fence
+                       WHERE fence.lane = %(lane)s AND fence.relay = %(relay)s
+                         AND fence.token = %(token)s)
+FOR UPDATE;
+
 -- settle_failure: a refused event becomes retrying or dead, with one attempt more.
 UPDATE @queue AS q FORCE INDEX (PRIMARY)
 SET q.state = %(state)s, q.attempts = q.attempts + 1, q.last_error = %(error)s,
@@ -269,30 +281,6 @@ WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 
--- find_settled: the oldest events of the log that no lane has to deliver any more.
-SELECT e.seq FROM @event AS e FORCE INDEX (PRIMARY)
-WHERE e.created_at < utc_timestamp(6) - INTERVAL %(older_than_seconds)s SECOND
-  AND NOT EXISTS (SELECT 1 FROM @queue AS q WHERE q.seq = e.seq)
-ORDER BY e.seq
-LIMIT %(limit)s;
-
--- purge_completions: delete what these events of the log have in completions.
-DELETE c FROM @completion AS c JOIN @event AS e ON e.id = c.event_id WHERE e.seq IN (%(seqs)s);
-
--- purge_events: delete these events of the log.
-DELETE FROM @event WHERE seq IN (%(seqs)s);
-
--- find_empty_batches: old batches of which no event is left.
-SELECT d.id FROM @delivery AS d FORCE INDEX (PRIMARY)
-WHERE d.at < utc_timestamp(6) - INTERVAL %(older_than_seconds)s SECOND
-  AND NOT EXISTS (SELECT 1 FROM @event AS e
-                  WHERE e.seq BETWEEN d.smallest AND d.largest AND find_in_set(e.seq, d.seqs))
-ORDER BY d.id
-LIMIT %(limit)s;
-
--- purge_journal: delete these batches of the journal.
-DELETE FROM @delivery WHERE id IN (%(ids)s);
-
 -- purge_inbox: delete the oldest marks.
 DELETE FROM @inbox
 WHERE done_at < utc_timestamp(6) - INTERVAL %(older_than_seconds)s SECOND
@@ -379,9 +367,12 @@ SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_ty
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < %(before_seq)s
+  AND e.seq > %(above_seq)s
   AND (%(aggregate_type)s IS NULL OR e.aggregate_type = %(aggregate_type)s)
   AND (%(aggregate_id)s IS NULL OR e.aggregate_id = %(aggregate_id)s)
   AND (%(event_type)s IS NULL OR e.event_type = %(event_type)s)
+  AND (%(since)s IS NULL OR e.created_at >= %(since)s)
+  AND (%(until)s IS NULL OR e.created_at < %(until)s)
   AND (%(lane)s IS NULL
        OR EXISTS (SELECT 1 FROM @queue AS q WHERE q.lane = %(lane)s AND q.seq = e.seq)
        OR EXISTS (SELECT 1 FROM @delivery AS d
@@ -401,9 +392,13 @@ FROM (
     WHERE (%(lane)s IS NULL OR lane.id = %(lane)s)
       AND q.state IN ({states})
       AND q.seq < %(before_seq)s
+      AND q.seq > %(above_seq)s
+      AND (%(error)s IS NULL OR instr(lower(q.last_error), lower(%(error)s)) > 0)
       AND (%(aggregate_type)s IS NULL OR found.aggregate_type = %(aggregate_type)s)
       AND (%(aggregate_id)s IS NULL OR found.aggregate_id = %(aggregate_id)s)
       AND (%(event_type)s IS NULL OR found.event_type = %(event_type)s)
+      AND (%(since)s IS NULL OR found.created_at >= %(since)s)
+      AND (%(until)s IS NULL OR found.created_at < %(until)s)
     ORDER BY q.seq DESC
     LIMIT %(limit)s
 ) AS listed
@@ -411,13 +406,18 @@ JOIN @event AS e ON e.seq = listed.seq
 ORDER BY e.seq DESC;
 
 -- list_settled: events that left a lane's queue with this verdict and match, newest first.
+-- What was added after the newest settled event, such as a long backlog, is not looked at.
 SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type,
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < %(before_seq)s
+  AND e.seq < ((SELECT max(d.page) FROM @delivery AS d) + 1) << 12
+  AND e.seq > %(above_seq)s
   AND (%(aggregate_type)s IS NULL OR e.aggregate_type = %(aggregate_type)s)
   AND (%(aggregate_id)s IS NULL OR e.aggregate_id = %(aggregate_id)s)
   AND (%(event_type)s IS NULL OR e.event_type = %(event_type)s)
+  AND (%(since)s IS NULL OR e.created_at >= %(since)s)
+  AND (%(until)s IS NULL OR e.created_at < %(until)s)
   AND EXISTS (
     SELECT 1 FROM @delivery AS d
     WHERE d.page = e.seq >> 12

@@ -125,6 +125,49 @@ CREATE TABLE IF NOT EXISTS @start (
     PRIMARY KEY (consumer, event_id)
 ) ENGINE = InnoDB, CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
 
+-- What operators did, written before they did it: `events` grows with what was changed.
+CREATE TABLE IF NOT EXISTS @audit (
+    id     BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    at     DATETIME(6) NOT NULL DEFAULT (utc_timestamp(6)),
+    actor  VARCHAR(255) NOT NULL,
+    action VARCHAR(40) NOT NULL,
+    lane   VARCHAR(255),
+    detail MEDIUMTEXT NOT NULL DEFAULT ('{}') CHECK (json_valid(detail)),
+    events BIGINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB, CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+
+-- Which events of which lane an operator's act has changed.
+CREATE TABLE IF NOT EXISTS @audit_event (
+    seq   BIGINT NOT NULL,
+    audit BIGINT NOT NULL,
+    lane  INT NOT NULL,
+    PRIMARY KEY (seq, audit, lane)
+) ENGINE = InnoDB, CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+
+-- One row per failed attempt, gone with its event.
+CREATE TABLE IF NOT EXISTS @attempt (
+    id      BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    seq     BIGINT NOT NULL,
+    at      DATETIME(6) NOT NULL DEFAULT (utc_timestamp(6)),
+    lane    INT NOT NULL,
+    attempt INT NOT NULL,
+    relay   VARCHAR(255) NOT NULL,
+    error   TEXT NOT NULL,
+    KEY @@attempt_seq (seq)
+) ENGINE = InnoDB, CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+
+-- What an event was before an operator edited it, gone with the event.
+CREATE TABLE IF NOT EXISTS @edit (
+    id           BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    seq          BIGINT NOT NULL,
+    at           DATETIME(6) NOT NULL DEFAULT (utc_timestamp(6)),
+    actor        VARCHAR(255) NOT NULL,
+    payload      LONGBLOB NOT NULL,
+    content_type VARCHAR(255) NOT NULL,
+    headers      MEDIUMTEXT NOT NULL,
+    KEY @@edit_seq (seq)
+) ENGINE = InnoDB, CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+
 CREATE TABLE IF NOT EXISTS @migration (
     number     INT NOT NULL PRIMARY KEY,
     name       VARCHAR(255) NOT NULL,
@@ -172,7 +215,8 @@ SELECT
     CASE
         WHEN c.completed_at IS NOT NULL THEN 'completed'
         WHEN d.verdict = 0 THEN 'published'
-        ELSE 'discarded'
+        WHEN d.verdict = 1 THEN 'discarded'
+        ELSE 'resolved'
     END,
     NULL,
     NULL,
@@ -205,3 +249,5 @@ INSERT INTO @migration (number, name) VALUES (2, '0002_inbox')
 ON DUPLICATE KEY UPDATE number = 2;
 INSERT INTO @migration (number, name) VALUES (3, '0003_consumer')
 ON DUPLICATE KEY UPDATE number = 3;
+INSERT INTO @migration (number, name) VALUES (5, '0005_operating')
+ON DUPLICATE KEY UPDATE number = 5;

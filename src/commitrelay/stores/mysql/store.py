@@ -23,8 +23,9 @@ from commitrelay.store import (
     StoreCapabilities,
 )
 from commitrelay.stores.bell import Bell
-from commitrelay.stores.mysql.admin import MysqlAdmin
 from commitrelay.stores.mysql.link import Link, Step
+from commitrelay.stores.mysql.log import MysqlLog
+from commitrelay.stores.mysql.operations import MysqlOperations
 from commitrelay.stores.mysql.sweep import Sweep
 from commitrelay.stores.text import clean_error
 
@@ -35,7 +36,7 @@ _ALL_BUCKETS = 2**BUCKETS - 1
 _as_queued = partial(tuple.__new__, Queued)
 
 
-class MysqlStore(MysqlAdmin):
+class MysqlStore(MysqlLog, MysqlOperations):
     """Store and AdminStore on MySQL 8.0.29 or newer and MariaDB 10.6 or newer."""
 
     def __init__(self, url: str, *, names: Names | None = None) -> None:
@@ -155,21 +156,27 @@ class MysqlStore(MysqlAdmin):
 
     async def settle(self, fence: Fence, settlement: Settlement) -> int:
         whose = _whose(fence)
-        steps = self._steps(whose, "lock_fence")
+        plan: list[tuple[str, dict[str, Any]]] = []
         if settlement.delivered:
-            values = {**whose, "seqs": settlement.delivered}
-            steps += self._steps(values, "journal", "settle_delivered")
+            seqs = {"seqs": settlement.delivered}
+            plan += [("journal", seqs), ("settle_delivered", seqs)]
         for failure in settlement.failures:
-            steps += self._steps({**whose, **_failed(failure)}, "settle_failure")
+            failed = _failed(failure)
+            plan += [("note_failure", failed), ("settle_failure", failed)]
         if settlement.released:
-            steps += self._steps({**whose, "seqs": settlement.released}, "settle_released")
+            plan += [("settle_released", {"seqs": settlement.released})]
         if settlement.parked:
-            steps += self._steps({**whose, "seqs": settlement.parked}, "settle_parked")
-        fenced, *done = await self._settles.transact(steps)
+            plan += [("settle_parked", {"seqs": settlement.parked})]
+        steps = [(self._sql[name], {**whose, **values}) for name, values in plan]
+        fenced, *done = await self._settles.transact([*self._steps(whose, "lock_fence"), *steps])
         if not fenced.rows:
             raise _lost(fence)
-        written_down = 1 if settlement.delivered else 0
-        return sum(result.changed for result in done[written_down:])
+        names = [name for name, _values in plan]
+        return sum(
+            result.changed
+            for name, result in zip(names, done, strict=True)
+            if name not in ("journal", "note_failure")
+        )
 
     async def unpark(self, fence: Fence, buckets: frozenset[int], limit: int) -> int:
         whose = {**_whose(fence), "buckets": buckets, "limit": limit}
@@ -208,20 +215,6 @@ class MysqlStore(MysqlAdmin):
             if rows and (query == "unblocked_keys" or rows[0][0]):
                 return False
         return True
-
-    async def purge(self, *, older_than_seconds: float, limit: int) -> int:
-        values = {"older_than_seconds": older_than_seconds, "limit": limit}
-        found = await self._leases.ask(self._sql["find_settled"], values)
-        purged = 0
-        if found.rows:
-            seqs = {"seqs": [seq for (seq,) in found.rows]}
-            steps = self._steps(seqs, "purge_completions", "purge_events")
-            purged = (await self._leases.transact(steps))[-1].changed
-        batches = await self._leases.ask(self._sql["find_empty_batches"], values)
-        if batches.rows:
-            ids = {"ids": [batch for (batch,) in batches.rows]}
-            await self._leases.transact(self._steps(ids, "purge_journal"))
-        return purged
 
     async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
         values = {"older_than_seconds": older_than_seconds, "limit": limit}

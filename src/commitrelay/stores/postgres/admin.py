@@ -14,6 +14,7 @@ from psycopg import sql as composed
 from commitrelay.errors import ConfigError, SchemaMissing
 from commitrelay.sql import Names, queries, read
 from commitrelay.store import (
+    BLOCKED_CAP,
     Delivery,
     EventFilter,
     EventRecord,
@@ -22,9 +23,11 @@ from commitrelay.store import (
     RelayStatus,
     State,
     Verdict,
+    Vitals,
 )
 from commitrelay.stores.migration import latest, migrations
-from commitrelay.stores.postgres.link import Link, checked_url
+from commitrelay.stores.moments import SLACK, floor_of_time
+from commitrelay.stores.postgres.link import READING_SETTINGS, Link, checked_url
 from commitrelay.stores.status import COUNT_CAP, counts_by_name, list_query
 from commitrelay.stores.text import readable_headers
 from commitrelay.urls import redact
@@ -47,7 +50,12 @@ class PostgresAdmin:
         self._names = names or Names()
         self._sql = queries("postgres", self._names)
         self._prepare_threshold = prepare_threshold
-        self._reads = Link(self._url, prepare_threshold=None)
+        keeps_session = prepare_threshold is not None
+        self._reads = Link(
+            self._url,
+            prepare_threshold=None,
+            settings=READING_SETTINGS if keeps_session else None,
+        )
         self._links = [self._reads]
 
     async def open(self) -> None:
@@ -131,6 +139,13 @@ class PostgresAdmin:
             rows = await self._all(connection, "lane_status", {"cap": COUNT_CAP})
             return [await self._lane_status(connection, row) for row in rows]
 
+    async def vitals(self) -> Vitals:
+        async with self._reads.use() as connection:
+            blocked = await self._all(connection, "blocked_keys_count", {"cap": BLOCKED_CAP})
+            size = await self._one(connection, "table_bytes")
+            slots = await self._all(connection, "slot_lag")
+        return Vitals(dict(blocked), size[0], dict(slots))
+
     async def _lane_status(
         self, connection: AsyncConnection[Any], row: tuple[Any, ...]
     ) -> LaneStatus:
@@ -153,24 +168,47 @@ class PostgresAdmin:
     async def list_events(
         self, where: EventFilter, *, before_seq: int | None, limit: int
     ) -> Sequence[EventRecord]:
-        statement, extra = list_query(where.status, self._sql)
-        values: dict[str, Any] = {
-            "before_seq": 2**62 if before_seq is None else before_seq,
+        statement, values = list_query(where, self._sql)
+        values |= {"before_seq": 2**62 if before_seq is None else before_seq, "limit": limit}
+        async with self._reads.use() as connection:
+            values |= await self._filter(connection, where)
+            cursor = await connection.execute(statement, values)
+            return await self._records(connection, await cursor.fetchall())
+
+    async def _filter(self, connection: AsyncConnection[Any], where: EventFilter) -> dict[str, Any]:
+        lane = None if where.lane is None else await self._lane_row(connection, where.lane)
+        floor = 0 if where.since is None else await self._floor(connection, where.since)
+        return {
+            "lane": None if lane is None else lane[0],
             "aggregate_type": where.aggregate_type,
             "aggregate_id": where.aggregate_id,
             "event_type": where.event_type,
-            "lane": None,
-            "limit": limit,
-            **extra,
+            "error": where.error,
+            "since": where.since,
+            "until": where.until,
+            "above_seq": floor,
         }
-        async with self._reads.use() as connection:
-            if where.lane is not None:
-                lane = await self._one(connection, "find_lane", {"name": where.lane})
-                if lane is None:
-                    raise ConfigError(f"there is no lane {where.lane!r}: see commitrelay status")
-                values["lane"] = lane[0]
-            cursor = await connection.execute(statement, values)
-            return await self._records(connection, await cursor.fetchall())
+
+    async def _lane_row(self, connection: AsyncConnection[Any], name: str) -> tuple[int, str, bool]:
+        row: tuple[int, str, bool] | None = await self._one(connection, "find_lane", {"name": name})
+        if row is None:
+            raise ConfigError(f"there is no lane {name!r}: see commitrelay status")
+        return row
+
+    async def _floor(self, connection: AsyncConnection[Any], since: datetime) -> int:
+        """The seq up to which all events were added before a time."""
+        smallest, largest = await self._one(connection, "log_ends")
+        if smallest is None:
+            return 0
+        search = floor_of_time(smallest, largest)
+        try:
+            seq = next(search)
+            while True:
+                values = {"seq": seq, "before": since - SLACK}
+                row = await self._one(connection, "is_older", values)
+                seq = search.send(row is not None and row[0])
+        except StopIteration as found:
+            return int(found.value)
 
     async def show_event(self, event_id: str) -> EventRecord | None:
         try:

@@ -50,16 +50,29 @@ SESSION_SETTINGS = {
 }
 
 
+READING_SETTINGS = {"jit": "off"}
+"""For what operators read: to compile a query takes longer than to answer it."""
+
+
 class Link:
     """One lazily opened connection in autocommit mode.
 
     `tuned` sets the session up for the relay's few, ever repeated statements. It stays off for
     what operators read, and where a pooler hands sessions on (`prepare_threshold` None).
+    `settings` are set instead.
     """
 
-    def __init__(self, url: str, *, tuned: bool = False, prepare_threshold: int | None = 0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        tuned: bool = False,
+        prepare_threshold: int | None = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._url = url
-        self._tuned = tuned and prepare_threshold is not None
+        relays = SESSION_SETTINGS if tuned and prepare_threshold is not None else {}
+        self._settings = relays if settings is None else settings
         self._prepare_threshold = prepare_threshold
         self._connection: AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
@@ -98,12 +111,11 @@ class Link:
         self._connection = await AsyncConnection.connect(
             with_defaults(self._url), autocommit=True, prepare_threshold=self._prepare_threshold
         )
-        if self._tuned:
-            await self._tune(self._connection)
+        await self._tune(self._connection)
         return self._connection
 
     async def _tune(self, connection: AsyncConnection[Any]) -> None:
-        for name, value in SESSION_SETTINGS.items():
+        for name, value in self._settings.items():
             await connection.execute(
                 "SELECT set_config(%s, %s, false)", (name, value), prepare=False
             )

@@ -224,22 +224,27 @@ journal AS (
 )
 SELECT (SELECT count(*) FROM fence), coalesce((SELECT events FROM journal), 0);
 
--- settle_failures: refused events become retrying or dead, with one attempt more.
-UPDATE @queue AS q
-SET state = CASE WHEN f.retry_in IS NOT NULL THEN 1 WHEN f.blocks THEN 4 ELSE 6 END,
-    attempts = q.attempts + 1,
-    due_at = clock_timestamp() + f.retry_in * interval '1 second',
-    last_error = f.error,
-    claim_token = 0
-FROM json_to_recordset(%(failures)s::json)
-    AS f (seq bigint, error text, retry_in double precision, blocks boolean, attempts integer)
-WHERE q.lane = %(lane)s
-  AND q.seq = ANY (%(seqs)s::bigint[])
-  AND q.seq = f.seq
-  AND q.attempts = coalesce(f.attempts, q.attempts)
-  AND q.claim_token = (SELECT CASE strategy WHEN 'competing' THEN token ELSE 0 END
-                       FROM @lease
-                       WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s);
+-- settle_failures: refused events become retrying or dead, with one attempt more, written down.
+WITH failed AS (
+    UPDATE @queue AS q
+    SET state = CASE WHEN f.retry_in IS NOT NULL THEN 1 WHEN f.blocks THEN 4 ELSE 6 END,
+        attempts = q.attempts + 1,
+        due_at = clock_timestamp() + f.retry_in * interval '1 second',
+        last_error = f.error,
+        claim_token = 0
+    FROM json_to_recordset(%(failures)s::json)
+        AS f (seq bigint, error text, retry_in double precision, blocks boolean, attempts integer)
+    WHERE q.lane = %(lane)s
+      AND q.seq = ANY (%(seqs)s::bigint[])
+      AND q.seq = f.seq
+      AND q.attempts = coalesce(f.attempts, q.attempts)
+      AND q.claim_token = (SELECT CASE strategy WHEN 'competing' THEN token ELSE 0 END
+                           FROM @lease
+                           WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s)
+    RETURNING q.seq, q.attempts, q.last_error
+)
+INSERT INTO @attempt (seq, lane, attempt, relay, error)
+SELECT seq, %(lane)s, attempts, %(relay)s, last_error FROM failed;
 
 -- settle_released: claimed events become pending again with no attempt spent.
 UPDATE @queue
@@ -431,38 +436,12 @@ RETURNING mine.buckets;
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 
--- purge_events: delete the oldest settled events of the log, and their completions.
-WITH aged AS MATERIALIZED (
-    SELECT e.seq FROM @event AS e
-    WHERE e.created_at < clock_timestamp() - %(older_than_seconds)s * interval '1 second'
-      AND (SELECT q.seq FROM @queue AS q WHERE q.seq = e.seq LIMIT 1) IS NULL
-    ORDER BY e.seq
-    LIMIT %(limit)s
-), purged AS (
-    DELETE FROM @event AS e
-    WHERE e.seq = ANY (ARRAY(SELECT aged.seq FROM aged))
-      AND (SELECT q.seq FROM @queue AS q WHERE q.seq = e.seq LIMIT 1) IS NULL
-    RETURNING e.id
-), completions AS (
-    DELETE FROM @completion WHERE event_id = ANY (ARRAY(SELECT purged.id FROM purged))
-)
-SELECT 1 FROM purged;
-
 -- purge_inbox: delete the oldest marks.
 DELETE FROM @inbox
 WHERE ctid = ANY (ARRAY(
     SELECT i.ctid FROM @inbox AS i
     WHERE i.done_at < (SELECT clock_timestamp() - %(older_than_seconds)s * interval '1 second')
     ORDER BY i.done_at
-    LIMIT %(limit)s));
-
--- purge_journal: delete old batches of which no event is left.
-DELETE FROM @delivery
-WHERE id = ANY (ARRAY(
-    SELECT d.id FROM @delivery AS d
-    WHERE d.at < clock_timestamp() - %(older_than_seconds)s * interval '1 second'
-      AND (SELECT e.seq FROM @event AS e WHERE e.seq = ANY (d.seqs) LIMIT 1) IS NULL
-    ORDER BY d.id
     LIMIT %(limit)s));
 
 -- gate: the number of the advisory locks by which this outbox's relays say that they sleep.
@@ -559,9 +538,12 @@ SELECT e.seq, e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.cont
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < %(before_seq)s
+  AND e.seq > %(above_seq)s
   AND (%(aggregate_type)s::text IS NULL OR e.aggregate_type = %(aggregate_type)s)
   AND (%(aggregate_id)s::text IS NULL OR e.aggregate_id = %(aggregate_id)s)
   AND (%(event_type)s::text IS NULL OR e.event_type = %(event_type)s)
+  AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s)
   AND (%(lane)s::integer IS NULL
        OR EXISTS (SELECT FROM @queue AS q WHERE q.lane = %(lane)s AND q.seq = e.seq)
        OR EXISTS (SELECT FROM @delivery AS d
@@ -582,10 +564,15 @@ FROM (
         JOIN @event AS e ON e.seq = q.seq
         WHERE q.lane = lane.id
           AND q.seq < %(before_seq)s
+          AND q.seq > %(above_seq)s
           AND q.state IN ({states})
+          AND (%(error)s::text IS NULL
+               OR position(lower(%(error)s) IN lower(q.last_error)) > 0)
           AND (%(aggregate_type)s::text IS NULL OR e.aggregate_type = %(aggregate_type)s)
           AND (%(aggregate_id)s::text IS NULL OR e.aggregate_id = %(aggregate_id)s)
           AND (%(event_type)s::text IS NULL OR e.event_type = %(event_type)s)
+          AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
+          AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s)
         ORDER BY q.seq DESC
         LIMIT %(limit)s
     ) AS listed
@@ -596,13 +583,18 @@ ORDER BY e.seq DESC
 LIMIT %(limit)s;
 
 -- list_settled: events that left a lane's queue with this verdict and match, newest first.
+-- What was added after the newest settled event, such as a long backlog, is not looked at.
 SELECT e.seq, e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type,
        e.headers, e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < %(before_seq)s
+  AND e.seq <= (SELECT d.largest FROM @delivery AS d ORDER BY d.largest DESC LIMIT 1)
+  AND e.seq > %(above_seq)s
   AND (%(aggregate_type)s::text IS NULL OR e.aggregate_type = %(aggregate_type)s)
   AND (%(aggregate_id)s::text IS NULL OR e.aggregate_id = %(aggregate_id)s)
   AND (%(event_type)s::text IS NULL OR e.event_type = %(event_type)s)
+  AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s)
   AND EXISTS (
     SELECT FROM @delivery AS d
     WHERE int8range(d.smallest, d.largest, '[]') @> e.seq

@@ -76,6 +76,7 @@ CREATE TABLE IF NOT EXISTS @delivery (
 CREATE INDEX IF NOT EXISTS @@delivery_seqs
     ON @delivery USING gist (int8range(smallest, largest, '[]'));
 CREATE INDEX IF NOT EXISTS @@delivery_at ON @delivery (lane, at);
+CREATE INDEX IF NOT EXISTS @@delivery_largest ON @delivery (largest);
 
 -- Who owns which buckets of a lane, until when. Tokens come from a sequence and only grow.
 CREATE SEQUENCE IF NOT EXISTS @token AS bigint;
@@ -129,6 +130,51 @@ CREATE TABLE IF NOT EXISTS @start (
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (consumer, event_id)
 );
+
+-- What operators did, written before they did it: `events` grows with what was changed.
+CREATE TABLE IF NOT EXISTS @audit (
+    id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    actor  text NOT NULL,
+    action text NOT NULL,
+    lane   text,
+    detail json NOT NULL DEFAULT '{}',
+    events bigint NOT NULL DEFAULT 0
+);
+
+-- Which events of which lane an operator's act has changed.
+CREATE TABLE IF NOT EXISTS @audit_event (
+    seq   bigint NOT NULL,
+    audit bigint NOT NULL,
+    lane  integer NOT NULL,
+    PRIMARY KEY (seq, audit, lane)
+);
+
+-- One row per failed attempt, gone with its event.
+CREATE TABLE IF NOT EXISTS @attempt (
+    id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    seq     bigint NOT NULL,
+    at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    lane    integer NOT NULL,
+    attempt integer NOT NULL,
+    relay   text NOT NULL,
+    error   text NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS @@attempt_seq ON @attempt (seq);
+
+-- What an event was before an operator edited it, gone with the event.
+CREATE TABLE IF NOT EXISTS @edit (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    seq          bigint NOT NULL,
+    at           timestamptz NOT NULL DEFAULT clock_timestamp(),
+    actor        text NOT NULL,
+    payload      bytea NOT NULL,
+    content_type text NOT NULL,
+    headers      json NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS @@edit_seq ON @edit (seq);
 
 CREATE TABLE IF NOT EXISTS @migration (
     number     integer PRIMARY KEY,
@@ -206,6 +252,7 @@ SELECT
         WHEN c.completed_at IS NOT NULL THEN 'completed'
         WHEN d.verdict = 0 THEN 'published'
         WHEN d.verdict = 1 THEN 'discarded'
+        WHEN d.verdict = 2 THEN 'resolved'
     END AS status,
     q.attempts AS retry_count,
     q.last_error,
@@ -241,3 +288,4 @@ INSERT INTO @lane (name) VALUES ('default') ON CONFLICT (name) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (1, '0001_initial') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (2, '0002_inbox') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (3, '0003_consumer') ON CONFLICT (number) DO NOTHING;
+INSERT INTO @migration (number, name) VALUES (5, '0005_operating') ON CONFLICT (number) DO NOTHING;

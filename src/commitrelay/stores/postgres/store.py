@@ -25,9 +25,10 @@ from commitrelay.store import (
     StoreCapabilities,
 )
 from commitrelay.stores.bell import Bell
-from commitrelay.stores.postgres.admin import PostgresAdmin
 from commitrelay.stores.postgres.gate import Gate
 from commitrelay.stores.postgres.link import Link
+from commitrelay.stores.postgres.log import PostgresLog
+from commitrelay.stores.postgres.operations import PostgresOperations
 from commitrelay.stores.postgres.sweep import Sweep
 from commitrelay.stores.text import clean_error
 
@@ -43,7 +44,7 @@ def _queued_rows(cursor: AsyncCursor[Any]) -> RowMaker[Queued]:
     return _as_queued
 
 
-class PostgresStore(PostgresAdmin):
+class PostgresStore(PostgresLog, PostgresOperations):
     """Store and AdminStore on PostgreSQL 14 or newer.
 
     `notify=False` polls only, for poolers that hand sessions on; `prepare_threshold=None` does
@@ -220,13 +221,6 @@ class PostgresStore(PostgresAdmin):
                 if row[0]:
                     return False
         return True
-
-    async def purge(self, *, older_than_seconds: float, limit: int) -> int:
-        values = {"older_than_seconds": older_than_seconds, "limit": limit}
-        async with self._leases.use() as connection:
-            purged = await self._run(connection, "purge_events", values)
-            await self._run(connection, "purge_journal", values)
-        return purged
 
     async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
         values = {"older_than_seconds": older_than_seconds, "limit": limit}

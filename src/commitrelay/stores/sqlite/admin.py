@@ -13,6 +13,7 @@ from typing import Any
 from commitrelay.errors import ConfigError, SchemaMissing
 from commitrelay.sql import Names, queries, read
 from commitrelay.store import (
+    BLOCKED_CAP,
     Delivery,
     EventFilter,
     EventRecord,
@@ -21,8 +22,10 @@ from commitrelay.store import (
     RelayStatus,
     State,
     Verdict,
+    Vitals,
 )
 from commitrelay.stores.migration import latest, migrations
+from commitrelay.stores.moments import SLACK, floor_of_time
 from commitrelay.stores.sqlite.database import Database, Run
 from commitrelay.stores.status import COUNT_CAP, counts_by_name, list_query
 from commitrelay.stores.text import readable_headers
@@ -116,6 +119,16 @@ class SqliteAdmin:
             lambda db: [self._lane_status(db, *row) for row in self._all(db, "lanes")]
         )
 
+    async def vitals(self) -> Vitals:
+        return await self._database.read(self._vitals)
+
+    def _vitals(self, db: sqlite3.Connection) -> Vitals:
+        blocked = {
+            name: self._value(db, "blocked_keys_count", lane=lane, cap=BLOCKED_CAP)
+            for lane, name, _paused in self._all(db, "lanes")
+        }
+        return Vitals(blocked, self._value(db, "table_bytes"), {})
+
     def _lane_status(self, db: sqlite3.Connection, lane: int, name: str, paused: int) -> LaneStatus:
         now_ms = self._database.now_ms()
         values = {"lane": lane, "cap": COUNT_CAP, "since_ms": now_ms - 60_000}
@@ -127,7 +140,7 @@ class SqliteAdmin:
             capped_at=COUNT_CAP,
             oldest_pending_seconds=None if oldest is None else max(0.0, (now_ms - oldest) / 1000),
             published_last_minute=self._value(db, "published_since", **values),
-            last_published_at=_from_ms(self._value(db, "last_published", **values)),
+            last_published_at=from_ms(self._value(db, "last_published", **values)),
             last_error=self._value(db, "last_error", **values),
             relays={
                 relay: RelayStatus(len(json.loads(buckets)), (expires_at - now_ms) / 1000)
@@ -149,21 +162,43 @@ class SqliteAdmin:
     def _list(
         self, db: sqlite3.Connection, where: EventFilter, before_seq: int | None, limit: int
     ) -> list[EventRecord]:
-        values: dict[str, Any] = {
-            "before_seq": 2**62 if before_seq is None else before_seq,
+        statement, values = list_query(where, self._sql)
+        values |= self._filter(db, where)
+        values |= {"before_seq": 2**62 if before_seq is None else before_seq, "limit": limit}
+        return self._records(db, db.execute(statement, values).fetchall())
+
+    def _filter(self, db: sqlite3.Connection, where: EventFilter) -> dict[str, Any]:
+        return {
+            "lane": None if where.lane is None else self._lane_row(db, where.lane)[0],
             "aggregate_type": where.aggregate_type,
             "aggregate_id": where.aggregate_id,
             "event_type": where.event_type,
-            "lane": None,
-            "limit": limit,
+            "error": where.error,
+            "since_ms": None if where.since is None else where.since.timestamp() * 1000,
+            "until_ms": None if where.until is None else where.until.timestamp() * 1000,
+            "above_seq": 0 if where.since is None else self._floor(db, where.since),
         }
-        if where.lane is not None:
-            lane = self._one(db, "find_lane", name=where.lane)
-            if lane is None:
-                raise ConfigError(f"there is no lane {where.lane!r}: see commitrelay status")
-            values["lane"] = lane[0]
-        statement, extra = list_query(where.status, self._sql)
-        return self._records(db, db.execute(statement, {**values, **extra}).fetchall())
+
+    def _lane_row(self, db: sqlite3.Connection, name: str) -> tuple[int, str, int]:
+        row: tuple[int, str, int] | None = self._one(db, "find_lane", name=name)
+        if row is None:
+            raise ConfigError(f"there is no lane {name!r}: see commitrelay status")
+        return row
+
+    def _floor(self, db: sqlite3.Connection, since: datetime) -> int:
+        """The seq up to which all events were added before a time."""
+        smallest, largest = self._one(db, "log_ends")
+        if smallest is None:
+            return 0
+        before_ms = (since - SLACK).timestamp() * 1000
+        search = floor_of_time(smallest, largest)
+        try:
+            seq = next(search)
+            while True:
+                is_older = self._value(db, "is_older", seq=seq, before_ms=before_ms)
+                seq = search.send(bool(is_older))
+        except StopIteration as found:
+            return int(found.value)
 
     async def show_event(self, event_id: str) -> EventRecord | None:
         records = await self._database.read(
@@ -177,7 +212,7 @@ class SqliteAdmin:
         completed = dict(self._all(db, "completed_rows", seqs=seqs))
         deliveries: dict[int, dict[str, Delivery]] = defaultdict(dict)
         for seq, lane, verdict, at, relay in self._all(db, "journal_rows", seqs=seqs):
-            published = _from_ms(at) if verdict == Verdict.PUBLISHED else None
+            published = from_ms(at) if verdict == Verdict.PUBLISHED else None
             status = "completed" if seq in completed else Verdict(verdict).name.lower()
             deliveries[seq][lane] = Delivery(lane, status, 0, None, None, published, relay, None)
         for seq, lane, state, attempts, due_at, error, waits_for in self._all(
@@ -187,7 +222,7 @@ class SqliteAdmin:
                 lane,
                 State(state).name.lower(),
                 attempts,
-                _from_ms(due_at),
+                from_ms(due_at),
                 error,
                 None,
                 None,
@@ -251,18 +286,18 @@ def _record(
         content_type=content_type,
         headers=readable_headers(headers),
         idempotency_key=idempotency_key,
-        created_at=_from_text(created_at),
-        deliver_at=None if deliver_at is None else _from_text(deliver_at),
+        created_at=from_text(created_at),
+        deliver_at=None if deliver_at is None else from_text(deliver_at),
         payload=payload,
         deliveries=deliveries,
-        completed_at=None if completed_at is None else _from_text(completed_at),
+        completed_at=None if completed_at is None else from_text(completed_at),
     )
 
 
-def _from_ms(milliseconds: float | None) -> datetime | None:
+def from_ms(milliseconds: float | None) -> datetime | None:
     return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def _from_text(text: str) -> datetime:
+def from_text(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

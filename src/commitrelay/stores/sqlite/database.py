@@ -69,6 +69,10 @@ class Database:
             lambda connection: self._attempt(connection, work, "BEGIN IMMEDIATE")
         )
 
+    async def ask(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` outside any transaction, as some PRAGMAs want it."""
+        return await self._reader.call(work)
+
     async def create(self) -> None:
         """Open the database, making the file if there is none."""
         self._may_create = True

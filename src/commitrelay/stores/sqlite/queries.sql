@@ -67,6 +67,12 @@ SET state = :state, attempts = attempts + 1, due_at = :due_ms, last_error = :err
 WHERE lane = :lane AND seq = :seq AND claim_token IN (0, :token)
   AND attempts = coalesce(:attempts, attempts);
 
+-- note_failure: write a failed attempt down.
+INSERT INTO @attempt (seq, lane, attempt, at, relay, error)
+SELECT q.seq, q.lane, q.attempts, :now_ms, :relay, :error
+FROM @queue AS q
+WHERE q.lane = :lane AND q.seq = :seq;
+
 -- settle_released: claimed events become pending again with no attempt spent.
 UPDATE @queue
 SET state = 0, due_at = NULL, claim_token = 0
@@ -220,36 +226,6 @@ UPDATE @lease SET buckets = :buckets WHERE token = :token;
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE token = :token AND lane = :lane AND relay = :relay;
 
--- purge_completions: delete what the oldest settled events of the log have in completions.
-DELETE FROM @completion
-WHERE event_id IN (
-    SELECT e.id FROM @event AS e
-    WHERE (julianday(e.created_at) - 2440587.5) * 86400000.0 < :before_ms
-      AND NOT EXISTS (SELECT 1 FROM @lane AS lane
-                      CROSS JOIN @queue AS q ON q.lane = lane.id AND q.seq = e.seq)
-    ORDER BY e.seq
-    LIMIT :limit);
-
--- purge_events: delete the oldest settled events of the log.
-DELETE FROM @event
-WHERE seq IN (
-    SELECT e.seq FROM @event AS e
-    WHERE (julianday(e.created_at) - 2440587.5) * 86400000.0 < :before_ms
-      AND NOT EXISTS (SELECT 1 FROM @lane AS lane
-                      CROSS JOIN @queue AS q ON q.lane = lane.id AND q.seq = e.seq)
-    ORDER BY e.seq
-    LIMIT :limit);
-
--- purge_journal: delete old batches of which no event is left.
-DELETE FROM @delivery
-WHERE id IN (
-    SELECT d.id FROM @delivery AS d
-    WHERE d.at < :before_ms
-      AND NOT EXISTS (SELECT 1 FROM json_each(d.seqs) AS s
-                      CROSS JOIN @event AS e ON e.seq = s.value)
-    ORDER BY d.id
-    LIMIT :limit);
-
 -- purge_inbox: delete the oldest marks.
 DELETE FROM @inbox
 WHERE (consumer, event_id) IN (
@@ -340,9 +316,12 @@ SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_ty
        e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < :before_seq
+  AND e.seq > :above_seq
   AND (:aggregate_type IS NULL OR e.aggregate_type = :aggregate_type)
   AND (:aggregate_id IS NULL OR e.aggregate_id = :aggregate_id)
   AND (:event_type IS NULL OR e.event_type = :event_type)
+  AND (:since_ms IS NULL OR (julianday(e.created_at) - 2440587.5) * 86400000.0 >= :since_ms)
+  AND (:until_ms IS NULL OR (julianday(e.created_at) - 2440587.5) * 86400000.0 < :until_ms)
   AND (:lane IS NULL
        OR EXISTS (SELECT 1 FROM @queue AS q WHERE q.lane = :lane AND q.seq = e.seq)
        OR EXISTS (SELECT 1 FROM @delivery AS j INDEXED BY @delivery_page
@@ -360,21 +339,30 @@ CROSS JOIN @queue AS q ON q.lane = lane.id
 CROSS JOIN @event AS e ON e.seq = q.seq
 WHERE (:lane IS NULL OR lane.id = :lane)
   AND q.seq < :before_seq
+  AND q.seq > :above_seq
   AND q.state IN ({states})
+  AND (:error IS NULL OR instr(lower(q.last_error), lower(:error)))
   AND (:aggregate_type IS NULL OR e.aggregate_type = :aggregate_type)
   AND (:aggregate_id IS NULL OR e.aggregate_id = :aggregate_id)
   AND (:event_type IS NULL OR e.event_type = :event_type)
+  AND (:since_ms IS NULL OR (julianday(e.created_at) - 2440587.5) * 86400000.0 >= :since_ms)
+  AND (:until_ms IS NULL OR (julianday(e.created_at) - 2440587.5) * 86400000.0 < :until_ms)
 ORDER BY e.seq DESC
 LIMIT :limit;
 
 -- list_settled: events that left a lane's queue with this verdict and match, newest first.
+-- What was added after the newest settled event, such as a long backlog, is not looked at.
 SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type, e.headers,
        e.idempotency_key, e.created_at, e.deliver_at, NULL
 FROM @event AS e
 WHERE e.seq < :before_seq
+  AND e.seq < ((SELECT max(d.smallest >> 12) FROM @delivery AS d) + 1) << 12
+  AND e.seq > :above_seq
   AND (:aggregate_type IS NULL OR e.aggregate_type = :aggregate_type)
   AND (:aggregate_id IS NULL OR e.aggregate_id = :aggregate_id)
   AND (:event_type IS NULL OR e.event_type = :event_type)
+  AND (:since_ms IS NULL OR (julianday(e.created_at) - 2440587.5) * 86400000.0 >= :since_ms)
+  AND (:until_ms IS NULL OR (julianday(e.created_at) - 2440587.5) * 86400000.0 < :until_ms)
   AND EXISTS (
     SELECT 1 FROM @delivery AS j
     WHERE j.smallest >> 12 = e.seq >> 12

@@ -123,6 +123,52 @@ CREATE TABLE IF NOT EXISTS @start (
     PRIMARY KEY (consumer, event_id)
 ) WITHOUT ROWID;
 
+-- What operators did, written before they did it: `events` grows with what was changed. `detail` is
+-- a JSON object; times here and below are in milliseconds since 1970.
+CREATE TABLE IF NOT EXISTS @audit (
+    id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    at     INTEGER NOT NULL,
+    actor  TEXT NOT NULL,
+    action TEXT NOT NULL,
+    lane   TEXT,
+    detail TEXT NOT NULL DEFAULT '{}',
+    events INTEGER NOT NULL DEFAULT 0
+);
+
+-- Which events of which lane an operator's act has changed.
+CREATE TABLE IF NOT EXISTS @audit_event (
+    seq   INTEGER NOT NULL,
+    audit INTEGER NOT NULL,
+    lane  INTEGER NOT NULL,
+    PRIMARY KEY (seq, audit, lane)
+) WITHOUT ROWID;
+
+-- One row per failed attempt, gone with its event.
+CREATE TABLE IF NOT EXISTS @attempt (
+    id      INTEGER PRIMARY KEY,
+    seq     INTEGER NOT NULL,
+    at      INTEGER NOT NULL,
+    lane    INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    relay   TEXT NOT NULL,
+    error   TEXT NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS @attempt_seq ON @attempt (seq);
+
+-- What an event was before an operator edited it, gone with the event.
+CREATE TABLE IF NOT EXISTS @edit (
+    id           INTEGER PRIMARY KEY,
+    seq          INTEGER NOT NULL,
+    at           INTEGER NOT NULL,
+    actor        TEXT NOT NULL,
+    payload      BLOB NOT NULL,
+    content_type TEXT NOT NULL,
+    headers      TEXT NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS @edit_seq ON @edit (seq);
+
 CREATE TABLE IF NOT EXISTS @migration (
     number     INTEGER PRIMARY KEY,
     name       TEXT NOT NULL,
@@ -179,7 +225,8 @@ SELECT
     CASE
         WHEN c.completed_at IS NOT NULL THEN 'completed'
         WHEN d.verdict = 0 THEN 'published'
-        ELSE 'discarded'
+        WHEN d.verdict = 1 THEN 'discarded'
+        ELSE 'resolved'
     END,
     NULL,
     NULL,
@@ -213,3 +260,4 @@ INSERT INTO @lane (name) VALUES ('default') ON CONFLICT (name) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (1, '0001_initial') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (2, '0002_inbox') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (3, '0003_consumer') ON CONFLICT (number) DO NOTHING;
+INSERT INTO @migration (number, name) VALUES (5, '0005_operating') ON CONFLICT (number) DO NOTHING;

@@ -7,7 +7,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from itertools import groupby
 from math import ceil
 from typing import Any
 
@@ -27,17 +26,15 @@ from commitrelay.store import (
     Verdict,
 )
 from commitrelay.stores.bell import Bell
-from commitrelay.stores.sqlite.admin import SqliteAdmin
 from commitrelay.stores.sqlite.database import Run
+from commitrelay.stores.sqlite.log import SqliteLog
+from commitrelay.stores.sqlite.operations import SqliteOperations
 from commitrelay.stores.text import clean_error
-
-_PAGE_BITS = 12
-"""A journal row holds seqs of one page of 4,096, by which the events' deliveries are found."""
 
 _as_queued = partial(tuple.__new__, Queued)
 
 
-class SqliteStore(SqliteAdmin):
+class SqliteStore(SqliteLog, SqliteOperations):
     """Store and AdminStore on one SQLite file, in WAL mode with synchronous=FULL.
 
     `run` tells how to run a blocking call (default: in a thread of its own), `clock` is the
@@ -180,7 +177,7 @@ class SqliteStore(SqliteAdmin):
         if settlement.delivered:
             changed += self._deliver(db, fence, settlement.delivered)
         for failure in settlement.failures:
-            changed += self._run(db, "settle_failure", **whose, **self._failed(failure))
+            changed += self._fail(db, fence, failure)
         if settlement.released:
             changed += self._run(db, "settle_released", seqs=_json(settlement.released), **whose)
         if settlement.parked:
@@ -198,23 +195,15 @@ class SqliteStore(SqliteAdmin):
         query: str = "settle_delivered",
     ) -> int:
         values = {"seqs": _json(delivered), **_whose(fence)}
-        gone = sorted(seq for (seq,) in self._all(db, query, **values))
-        now_ms = self._database.now_ms()
-        for _page, group in groupby(gone, lambda seq: seq >> _PAGE_BITS):
-            seqs = list(group)
-            self._run(
-                db,
-                "journal",
-                lane=fence.lane,
-                relay=fence.relay,
-                verdict=int(Verdict.PUBLISHED),
-                now_ms=now_ms,
-                smallest=seqs[0],
-                largest=seqs[-1],
-                events=len(seqs),
-                seqs=_json(seqs),
-            )
+        gone = [seq for (seq,) in self._all(db, query, **values)]
+        self._journal(db, fence.lane, fence.relay, Verdict.PUBLISHED, gone)
         return len(gone)
+
+    def _fail(self, db: sqlite3.Connection, fence: Fence, failure: Failure) -> int:
+        values = {**_whose(fence), **self._failed(failure), "now_ms": self._database.now_ms()}
+        if not self._run(db, "settle_failure", **values):
+            return 0
+        return self._run(db, "note_failure", **values)
 
     def _failed(self, failure: Failure) -> dict[str, Any]:
         retry_in = failure.retry_in_seconds
@@ -261,16 +250,6 @@ class SqliteStore(SqliteAdmin):
             self._all(db, "unblocked_keys", **heads)
             or self._all(db, "abandoned_keys", now_ms=None, **heads)
         )
-
-    async def purge(self, *, older_than_seconds: float, limit: int) -> int:
-        return await self._database.write(lambda db: self._purge(db, older_than_seconds, limit))
-
-    def _purge(self, db: sqlite3.Connection, older_than_seconds: float, limit: int) -> int:
-        before_ms = self._database.now_ms() - ceil(older_than_seconds * 1000)
-        self._run(db, "purge_completions", before_ms=before_ms, limit=limit)
-        purged = self._run(db, "purge_events", before_ms=before_ms, limit=limit)
-        self._run(db, "purge_journal", before_ms=before_ms, limit=limit)
-        return purged
 
     async def purge_inbox(self, *, older_than_seconds: float, limit: int) -> int:
         before_ms = self._database.now_ms() - ceil(older_than_seconds * 1000)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -161,7 +162,7 @@ class Operating:
         await scene.fail(a1, None)
         await scene.park(a2)
 
-        async def found(**where: str) -> list[int]:
+        async def found(**where: Any) -> list[int]:
             rows = await scene.store.list_events(EventFilter(**where), before_seq=None, limit=10)
             return [row.seq for row in rows]
 

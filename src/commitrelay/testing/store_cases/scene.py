@@ -10,6 +10,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
+from commitrelay.log import LogStore
+from commitrelay.operations import Operations
+from commitrelay.purge import Purge
 from commitrelay.sql import Names
 from commitrelay.store import (
     BUCKETS,
@@ -26,8 +29,8 @@ _REQUIRED_COLUMNS = ("aggregate_type", "aggregate_id", "event_type", "payload")
 ALL_BUCKETS = frozenset(range(BUCKETS))
 
 
-class FullStore(Store, AdminStore, Protocol):
-    """What an adapter is: both ports in one object."""
+class FullStore(Store, AdminStore, LogStore, Operations, Protocol):
+    """What an adapter is: all ports in one object."""
 
 
 class StoreHarness(ABC):
@@ -154,6 +157,11 @@ class Scene:
 
     async def unpark(self, limit: int = 100, buckets: frozenset[int] = ALL_BUCKETS) -> int:
         return await self.store.unpark(self.fence, buckets, limit)
+
+    async def purge(self, older_than_seconds: float, *, page: int = 100) -> int:
+        """One pass over the log; how many events it deleted."""
+        purge = Purge(self.store, retention_seconds=older_than_seconds, pause_seconds=0, page=page)
+        return (await purge.run()).deleted
 
     def states(self) -> dict[int, int]:
         """The state of every queue row by its seq."""

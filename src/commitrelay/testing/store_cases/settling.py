@@ -1,4 +1,4 @@
-"""What `settle`, `unpark` and `purge` change."""
+"""What `settle`, `unpark` and a purge change."""
 
 from __future__ import annotations
 
@@ -234,9 +234,9 @@ class Settling:
         delivered, dead, pending = scene.add("a", "b", "c")
         await scene.deliver(delivered)
         await scene.fail(dead, None)
-        assert await scene.store.purge(older_than_seconds=3600, limit=100) == 0
+        assert await scene.purge(3600) == 0
         scene.harness.pass_time(0.05)
-        assert await scene.store.purge(older_than_seconds=0.01, limit=100) == 1
+        assert await scene.purge(0.01) == 1
         assert scene.query("SELECT seq FROM @event ORDER BY seq") == [(dead,), (pending,)]
         assert list(scene.states()) == [dead, pending]
 
@@ -246,21 +246,65 @@ class Settling:
         (seq,) = scene.add("a")
         await scene.deliver(seq)
         scene.harness.pass_time(0.05)
-        assert await scene.store.purge(older_than_seconds=0.01, limit=100) == 0
+        assert await scene.purge(0.01) == 0
         assert scene.added() == 1
 
     @scenario
-    async def test_purge_in_chunks_lowest_first_and_the_journal_with_it(self, scene: Scene) -> None:
-        added = scene.add(*"abcde")
+    async def test_purge_in_pages_and_the_journal_with_it(self, scene: Scene) -> None:
+        added = scene.add(*"abcdefg")
         await scene.deliver(*added[:2])
-        await scene.deliver(*added[2:])
+        await scene.deliver(*added[2:5])
         scene.harness.pass_time(0.05)
-        assert await scene.store.purge(older_than_seconds=0.01, limit=3) == 3
-        assert scene.query("SELECT seq FROM @event ORDER BY seq") == [(added[3],), (added[4],)]
+        settled = await scene.store.settled(older_than_seconds=0.01, after_seq=0, limit=3)
+        assert (settled.seqs, settled.last_seq, settled.is_last) == (added[:3], added[2], False)
+        assert await scene.store.delete_settled(settled.seqs) == 3
+        assert await scene.store.trim_journal(older_than_seconds=0.01, limit=9) == 1
         assert scene.journalled() == 3, "a batch stays as long as one of its events does"
-        assert await scene.store.purge(older_than_seconds=0.01, limit=3) == 2
+        assert await scene.purge(0.01, page=2) == 2
         assert scene.journalled() == 0
-        assert await scene.store.purge(older_than_seconds=0.01, limit=3) == 0
+        assert scene.query("SELECT seq FROM @event ORDER BY seq") == [(added[5],), (added[6],)]
+        assert await scene.purge(0.01, page=2) == 0
+
+    @scenario
+    async def test_purge_passes_what_is_in_its_way(self, scene: Scene) -> None:
+        dead, *others = scene.add(*"abcdefgh")
+        await scene.fail(dead, None)
+        await scene.deliver(*others[3:])
+        scene.harness.pass_time(0.05)
+        assert await scene.purge(0.01, page=2) == len(others) - 3
+
+    @scenario
+    async def test_purge_finds_what_is_old_behind_what_is_not(self, scene: Scene) -> None:
+        """Times need not follow the seqs."""
+        old = scene.harness.moment(-3600)
+        first, young, last = (
+            scene.add(key, created_at=moment)[0]
+            for key, moment in (("a", old), ("b", scene.harness.moment(0)), ("c", old))
+        )
+        await scene.deliver(first, young, last)
+        assert await scene.purge(60, page=2) == 2
+        assert scene.query("SELECT seq FROM @event") == [(young,)]
+
+    @scenario
+    async def test_purge_looks_no_further_than_events_get_old(self, scene: Scene) -> None:
+        seqs = scene.add(*"abcd")
+        await scene.deliver(*seqs)
+        page = await scene.store.settled(older_than_seconds=3600, after_seq=0, limit=2)
+        assert (page.seqs, page.last_seq, page.is_last) == ([], seqs[1], True)
+
+    @scenario
+    async def test_what_was_queued_again_meanwhile_is_not_deleted(self, scene: Scene) -> None:
+        kept, gone = scene.add("a", "b")
+        await scene.deliver(kept, gone)
+        scene.harness.pass_time(0.05)
+        page = await scene.store.settled(older_than_seconds=0.01, after_seq=0, limit=9)
+        assert page.seqs == [kept, gone]
+        (again,) = scene.add("c")
+        with scene.connected() as connection:
+            fill = scene.harness.names.fill
+            connection.execute(fill(f"UPDATE @queue SET seq = {kept} WHERE seq = {again}"))  # noqa: S608
+        assert await scene.store.delete_settled(page.seqs) == 1
+        assert scene.query("SELECT seq FROM @event ORDER BY seq") == [(kept,), (again,)]
 
     @scenario
     async def test_purge_takes_completions_along(self, scene: Scene) -> None:
@@ -268,7 +312,7 @@ class Settling:
         scene.run("INSERT INTO @completion (event_id) SELECT id FROM @event")
         await scene.deliver(delivered)
         scene.harness.pass_time(0.05)
-        assert await scene.store.purge(older_than_seconds=0.01, limit=100) == 1
+        assert await scene.purge(0.01) == 1
         left = "SELECT seq FROM @event JOIN @completion ON event_id = id"
         assert scene.query(left) == [(pending,)]
         assert scene.query("SELECT count(*) FROM @completion") == [(1,)]

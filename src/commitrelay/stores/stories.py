@@ -1,0 +1,73 @@
+"""Rows as stores read them, made into what operators see. `when` makes a time of a column."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from commitrelay.operations import (
+    AuditRow,
+    BlockedKey,
+    Edited,
+    FailedAttempt,
+    Settled,
+    Story,
+    StuckBehind,
+    Version,
+)
+from commitrelay.store import State, Verdict
+
+When = Callable[[Any], datetime]
+Rows = Sequence[Any]
+
+
+def story(when: When, parts: Sequence[Rows], completed_at: datetime | None) -> Story:
+    """From the rows of attempts, settlements, edits, acts, and what blocks the event."""
+    attempts, settlements, edits, acts, stuck_behind = parts
+    return Story(
+        attempts=[
+            FailedAttempt(lane, attempt, when(at), relay, error)
+            for lane, attempt, at, relay, error in attempts
+        ],
+        settled=[
+            Settled(lane, Verdict(verdict).name.lower(), when(at), by)
+            for lane, verdict, at, by in settlements
+        ],
+        edits=[
+            Edited(when(at), actor, Version(payload, content_type, headers))
+            for at, actor, payload, content_type, headers in edits
+        ],
+        acts=[audit_row(when, row) for row in acts],
+        stuck_behind=[
+            StuckBehind(lane, seq, event_id, event_type, State(state).name.lower(), error)
+            for lane, seq, event_id, event_type, state, error in stuck_behind
+        ],
+        completed_at=completed_at,
+    )
+
+
+def audit_row(when: When, row: Sequence[Any]) -> AuditRow:
+    number, at, actor, action, lane, detail, events = row
+    asked = json.loads(detail) if isinstance(detail, str) else detail
+    return AuditRow(number, when(at), actor, action, lane, asked, events)
+
+
+def blocked_key(when: When, lane: str, row: Sequence[Any]) -> BlockedKey:
+    aggregate_type, aggregate_id, seq, event_id, event_type, state, attempts = row[:7]
+    due_at, last_error, since, waiting = row[7:]
+    return BlockedKey(
+        lane=lane,
+        aggregate_type=aggregate_type,
+        aggregate_id=aggregate_id,
+        seq=seq,
+        id=event_id,
+        event_type=event_type,
+        state=State(state).name.lower(),
+        attempts=attempts,
+        due_at=None if due_at is None else when(due_at),
+        last_error=last_error,
+        since=when(since),
+        waiting=waiting,
+    )
