@@ -249,5 +249,5 @@ INSERT INTO @migration (number, name) VALUES (2, '0002_inbox')
 ON DUPLICATE KEY UPDATE number = 2;
 INSERT INTO @migration (number, name) VALUES (3, '0003_consumer')
 ON DUPLICATE KEY UPDATE number = 3;
-INSERT INTO @migration (number, name) VALUES (5, '0005_operating')
-ON DUPLICATE KEY UPDATE number = 5;
+INSERT INTO @migration (number, name) VALUES (4, '0004_operating')
+ON DUPLICATE KEY UPDATE number = 4;

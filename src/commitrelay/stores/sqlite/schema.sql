@@ -260,4 +260,4 @@ INSERT INTO @lane (name) VALUES ('default') ON CONFLICT (name) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (1, '0001_initial') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (2, '0002_inbox') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (3, '0003_consumer') ON CONFLICT (number) DO NOTHING;
-INSERT INTO @migration (number, name) VALUES (5, '0005_operating') ON CONFLICT (number) DO NOTHING;
+INSERT INTO @migration (number, name) VALUES (4, '0004_operating') ON CONFLICT (number) DO NOTHING;
