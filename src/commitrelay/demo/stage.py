@@ -104,12 +104,12 @@ class Stage:
         self._place: Place = (
             SqlitePlace(f"sqlite:///{self._directory / 'orders.db'}", Names())
             if script.database is None
-            else place_of(script.database, run)
+            else place_of(script.database, f"commitrelay_demo_{run}")
         )
         self._topic: Topic = (
             FileTopic((self._directory / "topics").as_uri(), "orders")
             if script.publish is None
-            else topic_of(script.publish, run)
+            else topic_of(script.publish, f"commitrelay-demo-{run}")
         )
         self._relay = RelayThread(self._settings())
         self._consumer = Consumer(self._topic, self._ledger)
@@ -155,6 +155,7 @@ class Stage:
             if self.script.publish is not None:
                 undo.callback(_tolerant, self._topic.remove)
             undo.callback(_tolerant, self._topic.close)
+            self._topic.subscribe()
             self._undo = undo.pop_all()
         return self
 
