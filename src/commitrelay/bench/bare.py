@@ -73,8 +73,10 @@ class BareLoop:
         floor = 0
         while True:
             await self._room.acquire()
-            while not (rows := await self._reader.read(floor, self._batch_size)):
+            rows = await self._reader.read(floor, self._batch_size)
+            while not rows:
                 await asyncio.sleep(IDLE_SECONDS)
+                rows = await self._reader.read(floor, self._batch_size)
             floor = rows[-1][0]
             self._meter.begin()
             tasks.create_task(self._send(rows))

@@ -31,8 +31,11 @@ class Ground:
         self.url = self.place.url
         self.outbox = Outbox(schema=self.names.schema, prefix=self.names.prefix)
 
-    def create(self) -> None:
+    def prepare(self) -> None:
+        """Connect, and make room for the outbox."""
         self.place.prepare()
+
+    def create(self) -> None:
         asyncio.run(initialise(registry.database(self.url, self.names)))
         self.place.create_orders()
 

@@ -90,9 +90,7 @@ def measure_sustained(site: Site, say: Say) -> dict[str, Any]:
     """Writers as fast as they can, and the relay beside them."""
     plan = site.plan
     runs: dict[str, list[Observed]] = {}
-    writing = site.writing(
-        writers=plan.writers, events_per_transaction=EVENTS_PER_TRANSACTION
-    )
+    writing = site.writing(writers=plan.writers, events_per_transaction=EVENTS_PER_TRANSACTION)
     for number in range(plan.rounds):
         for subject in site.subjects()[1:]:
             seen = observe(site, subject, writing)

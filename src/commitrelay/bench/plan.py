@@ -21,3 +21,5 @@ class Plan:
     writers: int = 4
     batch_size: int = 1000
     window: int = 8
+    curves: tuple[str, ...] = ()
+    scale: float = 1.0  # of the sizes on curves that go up to millions

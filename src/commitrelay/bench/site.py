@@ -52,6 +52,7 @@ class Site:
         with ExitStack() as undo:
             self._directory.mkdir()
             undo.callback(shutil.rmtree, self._directory, ignore_errors=True)
+            self.ground.prepare()
             undo.callback(_tolerant, self.ground.remove)
             self.ground.create()
             with self.topic():
@@ -71,7 +72,11 @@ class Site:
     def topic(self) -> Iterator[Topic]:
         """A new topic, removed at the end."""
         topic = self._topic()
-        topic.prepare()
+        try:
+            topic.prepare()
+        except KeyboardInterrupt:  # it may be there by now
+            _tolerant(topic.remove)
+            raise
         try:
             yield topic
         finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from commitrelay import __version__
-from commitrelay.bench import add_cost, drain, idle, latency
+from commitrelay.bench import add_cost, curve, drain, idle, latency
 from commitrelay.bench.drain import Say
 from commitrelay.bench.noise import Noise
 from commitrelay.bench.plan import PARTS, Plan
@@ -32,6 +32,8 @@ def run(plan: Plan, say: Say) -> dict[str, Any]:
         report: dict[str, Any] = about(site)
         for part in plan.parts:
             report[part] = MEASURES[part](site, say)
+        if plan.curves:
+            report["curves"] = curve.measure(site, plan.curves, plan.scale, say)
     return {**report, **conclusions(report)}
 
 
@@ -75,9 +77,16 @@ def conclusions(report: Mapping[str, Any]) -> dict[str, Any]:
         noise.foreign_cores += found["foreign_cores"].values
         noise.watch(f"latency, {name}, p50", found["p50_ms"])
         said[f"latency, {name}"] = f"{found['p50_ms'].median:.2f} ms (p50)"
+    for name, found in report.get("curves", {}).items():
+        noise.foreign_cores += found["foreign_cores"].values
+        for label, point in found["points"].items():
+            for who, sample in point.items():
+                noise.watch(f"{name} {label}, {who}", sample)
     if "add" in report:
         extra: Sample = report["add"]["over_insert"]
-        whole = Sample.of([1 + value for value in extra.values])  # a share of nearly 0 has no spread
+        whole = Sample.of(
+            [1 + value for value in extra.values]
+        )  # a share of nearly 0 has no spread
         noise.watch("add, over an INSERT", whole)
         said["add"] = f"{extra.median:+.1%} over an INSERT by hand"
     reasons = noise.reasons()

@@ -44,7 +44,7 @@ class Tally:
         original = sqlite3.connect
 
         def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
-            connection = original(*arguments, **options)
+            connection: sqlite3.Connection = original(*arguments, **options)
             connection.set_trace_callback(self._note)
             return connection
 

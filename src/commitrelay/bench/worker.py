@@ -106,9 +106,7 @@ async def relay(job: Job) -> Result:
     )
 
 
-async def _watch(
-    job: Job, meter: Meter, look: Callable[[], None], enough: asyncio.Event
-) -> None:
+async def _watch(job: Job, meter: Meter, look: Callable[[], None], enough: asyncio.Event) -> None:
     while job.deliveries is None or meter.delivered < job.deliveries:
         look()
         await asyncio.sleep(SAMPLE_SECONDS)

@@ -58,7 +58,9 @@ class Writing:
         pause = 0.0
         if job.events_per_second:
             pause = job.writers * job.events_per_transaction / job.events_per_second
-        payload = {"filling": secrets.token_hex(job.payload_bytes)[: max(0, job.payload_bytes - 16)]}
+        payload = {
+            "filling": secrets.token_hex(job.payload_bytes)[: max(0, job.payload_bytes - 16)]
+        }
         connection = place.connect()
         due = time.monotonic() + random.random() * pause
         while not enough.is_set():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from commitrelay import __version__
-from commitrelay.cli import demo, help, init, list, run, show, sql, status
+from commitrelay.cli import bench, demo, help, init, list, run, show, sql, status
 from commitrelay.cli.command import FAILURE, INTERRUPTED, OK, USAGE, Command, Option, Request
 from commitrelay.configuration import parsed
 from commitrelay.errors import CommitrelayError, ConfigError
@@ -18,7 +18,7 @@ from commitrelay.kinds import hint
 from commitrelay.urls import scrub
 
 COMMANDS: tuple[Command, ...] = tuple(
-    module.COMMAND for module in (demo, init, sql, run, status, list, show)
+    module.COMMAND for module in (demo, init, sql, run, status, list, show, bench)
 )
 TRACEBACK_FLAG = "--traceback"
 TRACEBACK_VARIABLE = "COMMITRELAY_TRACEBACK"
