@@ -29,7 +29,7 @@ class Point:
     workload: dict[str, Any] = field(default_factory=dict)  # of `prepare`
     job: dict[str, Any] = field(default_factory=dict)
     before: int = 0  # events that were there before, by `Curve.lay`
-    processes: int = 1
+    processes: int | None = None  # relays that share the keys before the backlog comes
     lanes: int = 1
 
 
@@ -63,7 +63,7 @@ def _measure(site: Site, name: str, scale: float, say: Say) -> dict[str, Any]:
     for round_number in range(site.plan.rounds):
         for point in points:
             for subject in subjects:
-                if point.processes > 1 and subject.settings.get("strategy") == "leader":
+                if point.processes and subject.settings.get("strategy") == "leader":
                     continue  # the others would stand by
                 run = _run(site, curve, point, subject)
                 rates[point.label][subject.name].append(run.events_per_second)
@@ -88,12 +88,13 @@ def _run(site: Site, curve: Curve, point: Point, subject: Subject) -> Drained:
     ground.add_lanes(lanes[1:])
     if curve.lay is not None and point.before:
         curve.lay(site, point.before)
+    if point.processes:
+        return drain.drain_together(site, subject, point.processes)
     drain.prepare(site, events, **point.workload)
     return drain.drain(
         site,
         subject,
         events=events * point.lanes,
-        processes=point.processes,
         lanes=tuple(lanes),
         **point.job,
     )

@@ -7,26 +7,24 @@ import asyncio
 from commitrelay import registry
 from commitrelay.bench.job import Job
 from commitrelay.bench.meter import Meter, metered
-from commitrelay.daemon import Until, relay_options
+from commitrelay.daemon import relay_options
 from commitrelay.format import Plain
 from commitrelay.relay import Relay
 from commitrelay.route import Route
 from commitrelay.settings import LaneSettings, Settings
 
+TRANSACTIONAL_ID = "transactional.id"
+
 
 async def deliver(job: Job, meter: Meter, enough: asyncio.Event) -> None:
-    """One relay for each lane, until `enough` is set or, if so asked, nothing is left."""
+    """One relay for each lane, until `enough` is set."""
     relays = [_relay(job, lane, meter) for lane in job.lanes]
     async with asyncio.TaskGroup() as tasks:
-        stopping = tasks.create_task(_stop_after(enough, relays))
-        await asyncio.gather(*(tasks.create_task(relay.run()) for relay in relays))
-        stopping.cancel()
-
-
-async def _stop_after(enough: asyncio.Event, relays: list[Relay]) -> None:
-    await enough.wait()
-    for relay in relays:
-        relay.stop()
+        for relay in relays:
+            tasks.create_task(relay.run())
+        await enough.wait()
+        for relay in relays:
+            relay.stop()
 
 
 def _relay(job: Job, lane: str, meter: Meter) -> Relay:
@@ -43,9 +41,15 @@ def _relay(job: Job, lane: str, meter: Meter) -> Relay:
     )
     store, publisher = metered(
         registry.database(job.database, settings.names),
-        registry.publisher(job.publish, job.publisher_options),
+        registry.publisher(job.publish, _options(job, lane)),
         meter,
     )
-    until: Until = "drained" if job.until_drained else "stopped"
-    options = relay_options(LaneSettings(lane, settings), until, purges=False)
+    options = relay_options(LaneSettings(lane, settings), "stopped", purges=False)
     return Relay(store, publisher, options, compose=Plain(Route(job.topic)))
+
+
+def _options(job: Job, lane: str) -> dict[str, str]:
+    """Lanes that shared a transactional id would shut each other out."""
+    name = job.publisher_options.get(TRANSACTIONAL_ID)
+    own = {} if name is None else {TRANSACTIONAL_ID: f"{name}-{lane}"}
+    return {**job.publisher_options, **own}

@@ -15,6 +15,9 @@ from commitrelay.bench.process import Process
 from commitrelay.bench.sample import Sample, ratio
 from commitrelay.bench.site import BARE, Site, Subject
 
+SHARING_SECONDS = 4.0
+"""Relays that have come together own equal shares by then."""
+
 Say = Callable[[str], None]
 
 
@@ -82,17 +85,32 @@ def prepare(site: Site, events: int, **workload: Any) -> float | None:
     return None if before is None or after is None else (after - before) / events
 
 
-def drain(site: Site, subject: Subject, *, events: int, processes: int = 1, **more: Any) -> Drained:
+def drain(site: Site, subject: Subject, *, events: int, **more: Any) -> Drained:
     """Deliver what `prepare` has left, and count `events` of it."""
-    with site.topic() as topic, ExitStack() as stack:
-        until = {"deliveries": events} if processes == 1 else {"until_drained": True}
-        job = site.job(subject, topic, **{**until, **more})
-        workers = [stack.enter_context(Process(job)) for _ in range(processes)]
+    with site.topic() as topic, Process(site.job(subject, topic, deliveries=events, **more)) as one:
         stopwatch = Stopwatch(site)
+        one.start()
+        return _drained(stopwatch, [one.result()])
+
+
+def drain_together(site: Site, subject: Subject, processes: int) -> Drained:
+    """Several relays share the keys; then the backlog is committed, and they deliver it."""
+    with site.topic() as topic, ExitStack() as stack:
+        job = site.job(subject, topic)
+        workers = [stack.enter_context(Process(job)) for _ in range(processes)]
         for worker in workers:
             worker.start()
-        results = [worker.result() for worker in workers]
-        cpu, foreign, wal = stopwatch.stop(sum(result.cpu_seconds for result in results))
+        time.sleep(SHARING_SECONDS)
+        stopwatch = Stopwatch(site)
+        plan = site.plan
+        site.ground.fill(plan.events, keys=plan.keys, payload_bytes=plan.payload_bytes)
+        site.await_drained()
+        return _drained(stopwatch, [worker.stop() for worker in workers])
+
+
+def _drained(stopwatch: Stopwatch, results: list[Result]) -> Drained:
+    cpu, foreign, wal = stopwatch.stop(sum(result.cpu_seconds for result in results))
+    results = [result for result in results if result.events]
     delivered = sum(result.events for result in results)
     seconds = max(each.ended_at for each in results) - min(each.began_at for each in results)
     return Drained(

@@ -25,7 +25,6 @@ class Job:
     window: int = 8
     poll_seconds: float = 0.1
     deliveries: int | None = None  # stop after so many; None: when told to
-    until_drained: bool = False  # stop when nothing is left, whoever delivered it
     notes_every_event: bool = False  # when each was committed or acknowledged, not one in 16
     counts_statements: bool = False
     # for writers

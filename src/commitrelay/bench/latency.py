@@ -14,7 +14,6 @@ from commitrelay.bench.site import Site, Subject
 from commitrelay.errors import StoreError
 
 JOINING_SECONDS = 1.0
-DRAINING_SECONDS = 120.0
 EVENTS_PER_TRANSACTION = 10
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 MOST_PLOTTED = 2000
@@ -54,7 +53,7 @@ def observe(site: Site, subject: Subject, writing: Job, **more: Any) -> Observed
             writer.start()
             time.sleep(site.plan.seconds)
             written = writer.stop()
-            _await_drained(site)
+            site.await_drained()
             delivered = relay.stop()
             workers_seconds = written.cpu_seconds + delivered.cpu_seconds
             _cpu, foreign, _wal = stopwatch.stop(workers_seconds)
@@ -123,11 +122,3 @@ def _lags(seen: list[Observed]) -> dict[str, Any]:
         "foreign_cores": Sample.of([each.foreign_cores for each in seen]),
         "lags_ms": [round(lag, 3) for lag in [*every[::step], *every[-1:]]],
     }
-
-
-def _await_drained(site: Site) -> None:
-    deadline = time.monotonic() + DRAINING_SECONDS
-    while not site.ground.is_drained:
-        if time.monotonic() > deadline:
-            raise StoreError(f"the backlog was not delivered within {DRAINING_SECONDS:g} s")
-        time.sleep(0.1)

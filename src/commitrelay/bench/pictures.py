@@ -46,8 +46,9 @@ def plots(report: Mapping[str, Any]) -> Iterator[tuple[str, Plot]]:
 
 def rates(timeline: list[tuple[float, int]]) -> list[Point]:
     """Events per second between moments that are some way apart."""
-    chosen = timeline[:1]
-    for moment in timeline[1:]:
+    under_way = [moment for moment in timeline if moment[0] >= 0]
+    chosen = under_way[:1]
+    for moment in under_way[1:]:
         if moment[0] - chosen[-1][0] >= STEP_SECONDS:
             chosen.append(moment)
     return [((a + b) / 2, (m - n) / (b - a)) for (a, n), (b, m) in pairwise(chosen) if m > n]

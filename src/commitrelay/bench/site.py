@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -19,9 +20,11 @@ from commitrelay.bench.ground import Ground
 from commitrelay.bench.job import Job
 from commitrelay.bench.plan import Plan
 from commitrelay.demo.topic import Topic, topic_of
+from commitrelay.errors import StoreError
 from commitrelay.urls import scheme_of
 
 BARE = "bare loop"
+DRAINING_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,13 @@ class Site:
             payload_bytes=self.plan.payload_bytes,
             **more,
         )
+
+    def await_drained(self) -> None:
+        deadline = time.monotonic() + DRAINING_SECONDS
+        while not self.ground.is_drained:
+            if time.monotonic() > deadline:
+                raise StoreError(f"the backlog was not delivered within {DRAINING_SECONDS:g} s")
+            time.sleep(0.05)
 
     def subjects(self) -> list[Subject]:
         """The bare loop, then the relay in every order that the publisher offers."""

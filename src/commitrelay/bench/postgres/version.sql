@@ -1,1 +1,1 @@
-SELECT 'PostgreSQL ' || current_setting('server_version');
+SELECT 'PostgreSQL ' || split_part(current_setting('server_version'), ' ', 1);
