@@ -47,7 +47,7 @@ class Site:
         database = plan.database or f"sqlite:///{self._directory / 'outbox.db'}"
         self.publish = plan.publish or (self._directory / "topics").as_uri()
         self.ground = Ground(database, self._name)
-        self.broker = self._topic().title
+        self.broker = ""  # its title, once it was reached
         self.database_pid = usage.server_pid(database)
         self.broker_pid = usage.server_pid(self.publish)
 
@@ -58,8 +58,8 @@ class Site:
             self.ground.prepare()
             undo.callback(_tolerant, self.ground.remove)
             self.ground.create()
-            with self.topic():
-                pass  # whoever cannot make one shall know before the first measurement
+            with self.topic() as topic:  # who cannot make one shall know before he has measured
+                self.broker = topic.title
             self._undo = undo.pop_all()
         return self
 
