@@ -23,44 +23,52 @@ class Traffic:
         return Traffic(self.statements, self.round_trips)
 
 
-class FromPostgres:
+class Packets:
+    """Cuts a stream into packets, whose size their first five bytes tell."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
+        self._rest = b""
+
+    def __call__(self, data: bytes) -> None:
+        data, place = self._rest + data, 0
+        while len(data) - place >= 5:
+            end = place + self._size(data[place : place + 5])
+            if end > len(data):
+                break
+            self._note(data[place:end])
+            place = end
+        self._rest = data[place:]
+
+    def _size(self, head: bytes) -> int:
+        raise NotImplementedError
+
+    def _note(self, packet: bytes) -> None:
+        raise NotImplementedError
+
+
+class FromPostgres(Packets):
     """What the server says: each statement is completed, each round trip ends with `ready`."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        self._traffic = traffic
-        self._rest = b""
+    def _size(self, head: bytes) -> int:
+        return 1 + int.from_bytes(head[1:5])
 
-    def __call__(self, data: bytes) -> None:
-        data, place = self._rest + data, 0
-        while len(data) - place >= 5:
-            size = 1 + int.from_bytes(data[place + 1 : place + 5])
-            if place + size > len(data):
-                break
-            self._traffic.statements += data[place : place + 1] == b"C"
-            self._traffic.round_trips += data[place : place + 1] == b"Z"
-            place += size
-        self._rest = data[place:]
+    def _note(self, packet: bytes) -> None:
+        self._traffic.statements += packet[:1] == b"C"
+        self._traffic.round_trips += packet[:1] == b"Z"
 
 
-class ToMysql:
+class ToMysql(Packets):
     """What the client says: each command is a round trip, of one statement or several lines."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        self._traffic = traffic
-        self._rest = b""
+    def _size(self, head: bytes) -> int:
+        return 4 + int.from_bytes(head[:3], "little")
 
-    def __call__(self, data: bytes) -> None:
-        data, place = self._rest + data, 0
-        while len(data) - place >= 5:
-            size = 4 + int.from_bytes(data[place : place + 3], "little")
-            if place + size > len(data):
-                break
-            if data[place + 3] == 0:  # the first packet of a command
-                self._traffic.round_trips += 1
-                if data[place + 4] == COM_QUERY:
-                    self._traffic.statements += data[place : place + size].count(b";\n") + 1
-            place += size
-        self._rest = data[place:]
+    def _note(self, packet: bytes) -> None:
+        if packet[3] == 0:  # the first packet of a command
+            self._traffic.round_trips += 1
+            if packet[4] == COM_QUERY:
+                self._traffic.statements += packet.count(b";\n") + 1
 
 
 def ignore(_data: bytes) -> None:

@@ -46,8 +46,9 @@ class Stopwatch:
         self._began = self._now()
         self._wal = site.ground.wal_bytes()
 
-    def stop(self, workers_seconds: float) -> tuple[dict[str, float], float, float | None]:
+    def stop(self, workers: list[Result]) -> tuple[dict[str, float], float, float | None]:
         """CPU seconds by user, processors that others used meanwhile, bytes of WAL."""
+        workers_seconds = sum(worker.whole_cpu_seconds for worker in workers)
         after = self._now()
         used = {name: after[name] - self._began[name] for name in after}
         elapsed, busy, own = used.pop("elapsed"), used.pop("busy"), used.pop("own")
@@ -59,7 +60,7 @@ class Stopwatch:
             "broker": (self._site.broker_pid, used["broker"]),
         }
         cpu = {name: seconds for name, (pid, seconds) in servers.items() if pid is not None}
-        return {"relay": workers_seconds, **cpu}, foreign, written
+        return {"relay": sum(worker.cpu_seconds for worker in workers), **cpu}, foreign, written
 
     def _now(self) -> dict[str, float]:
         return {
@@ -109,7 +110,7 @@ def drain_together(site: Site, subject: Subject, processes: int) -> Drained:
 
 
 def _drained(stopwatch: Stopwatch, results: list[Result]) -> Drained:
-    cpu, foreign, wal = stopwatch.stop(sum(result.cpu_seconds for result in results))
+    cpu, foreign, wal = stopwatch.stop(results)
     results = [result for result in results if result.events]
     delivered = sum(result.events for result in results)
     seconds = max(each.ended_at for each in results) - min(each.began_at for each in results)

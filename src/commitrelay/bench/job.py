@@ -50,7 +50,8 @@ class Result:
     events: int = 0
     began_at: float = 0.0  # the first event was handed to the broker, or the first one written
     ended_at: float = 0.0  # the last one was settled, or committed
-    cpu_seconds: float = 0.0
+    cpu_seconds: float = 0.0  # of the process from then to then
+    whole_cpu_seconds: float = 0.0  # since it was told to start
     peak_memory_bytes: int = 0
     timeline: list[tuple[float, int]] = field(default_factory=list)  # when, how many events
     statement_line: list[tuple[float, int]] = field(default_factory=list)

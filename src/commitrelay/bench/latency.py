@@ -55,8 +55,7 @@ def observe(site: Site, subject: Subject, writing: Job, **more: Any) -> Observed
             written = writer.stop()
             site.await_drained()
             delivered = relay.stop()
-            workers_seconds = written.cpu_seconds + delivered.cpu_seconds
-            _cpu, foreign, _wal = stopwatch.stop(workers_seconds)
+            _cpu, foreign, _wal = stopwatch.stop([written, delivered])
     lags = [
         max(0.0, delivered.moments[event_id] - committed_at) * 1000
         for event_id, committed_at in written.moments.items()

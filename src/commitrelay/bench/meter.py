@@ -14,18 +14,20 @@ SAMPLED = "0"
 
 
 class Meter:
-    """When the first event went to the broker, when the last one was settled, and how many."""
+    """From the first event that goes to the broker to the last one that is settled."""
 
     def __init__(self, *, notes_every_event: bool) -> None:
         self.began_at = 0.0
         self.ended_at = 0.0
         self.delivered = 0
+        self._cpu_began = self._cpu_ended = 0.0
         self.acknowledged: dict[str, float] = {}
         self._notes_every_event = notes_every_event
 
     def begin(self) -> None:
         if not self.began_at:
             self.began_at = time.monotonic()
+            self._cpu_began = time.process_time()
 
     def acknowledge(self, event_ids: Sequence[str]) -> None:
         now = time.monotonic()
@@ -38,6 +40,12 @@ class Meter:
     def settle(self, count: int) -> None:
         self.delivered += count
         self.ended_at = time.monotonic()
+        self._cpu_ended = time.process_time()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of this process meanwhile, without starting up and winding down."""
+        return max(0.0, self._cpu_ended - self._cpu_began)
 
 
 class MeteredPublisher:

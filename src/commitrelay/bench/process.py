@@ -58,7 +58,11 @@ class Process:
 
     def result(self) -> Result:
         """Wait for its end."""
-        return Result.from_json(self._line())
+        line = self._line()
+        try:
+            return Result.from_json(line)
+        except ValueError:
+            raise StoreError("a worker of the benchmark ended within its result") from None
 
     def _say(self, text: str) -> None:
         assert self._process.stdin is not None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from commitrelay.bench import usage
 from commitrelay.bench.ground import Ground
 from commitrelay.bench.job import Job
 from commitrelay.bench.plan import Plan
+from commitrelay.demo.cleanup import tolerant
 from commitrelay.demo.topic import Topic, topic_of
 from commitrelay.errors import StoreError
 from commitrelay.urls import scheme_of
@@ -56,7 +56,7 @@ class Site:
             self._directory.mkdir()
             undo.callback(shutil.rmtree, self._directory, ignore_errors=True)
             self.ground.prepare()
-            undo.callback(_tolerant, self.ground.remove)
+            undo.callback(tolerant, self.ground.remove)
             self.ground.create()
             with self.topic() as topic:  # who cannot make one shall know before he has measured
                 self.broker = topic.title
@@ -78,13 +78,13 @@ class Site:
         try:
             topic.prepare()
         except KeyboardInterrupt:  # it may be there by now
-            _tolerant(topic.remove)
+            tolerant(topic.remove)
             raise
         try:
             yield topic
         finally:
-            _tolerant(topic.close)
-            _tolerant(topic.remove)
+            tolerant(topic.close)
+            tolerant(topic.remove)
 
     def job(self, subject: Subject, topic: Topic, **more: Any) -> Job:
         settings: dict[str, Any] = {
@@ -136,11 +136,3 @@ class Site:
         self._topics += 1
         name = self._name.replace("_", "-")
         return topic_of(self.publish, f"{name}-{self._topics}")
-
-
-def _tolerant(remove: Callable[[], None]) -> None:
-    """What cannot be removed is no reason to hide the result."""
-    try:
-        remove()
-    except Exception as error:
-        logging.getLogger("commitrelay.bench").warning("could not clean up: %s", error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import sys
 import threading
@@ -53,13 +54,14 @@ def write(job: Job) -> Result:
         enough.set()
 
     threading.Thread(target=stop, daemon=True).start()
-    used = _used_cpu_seconds()
+    used = time.process_time()
     writing.run(enough)
     return Result(
         events=writing.events,
         began_at=writing.began_at,
         ended_at=writing.ended_at,
-        cpu_seconds=_used_cpu_seconds() - used,
+        cpu_seconds=time.process_time() - used,
+        whole_cpu_seconds=time.process_time() - used,
         peak_memory_bytes=_peak_memory_bytes(),
         moments=writing.committed,
     )
@@ -70,7 +72,7 @@ async def relay(job: Job) -> Result:
     if job.counts_statements:
         tally.start(dialect_of(job.database))
     _await_start()
-    used = _used_cpu_seconds()
+    used = time.process_time()
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -98,7 +100,8 @@ async def relay(job: Job) -> Result:
         events=meter.delivered,
         began_at=meter.began_at,
         ended_at=meter.ended_at,
-        cpu_seconds=_used_cpu_seconds() - used,
+        cpu_seconds=meter.cpu_seconds,
+        whole_cpu_seconds=time.process_time() - used,
         peak_memory_bytes=_peak_memory_bytes(),
         timeline=timeline,
         statement_line=statement_line if job.counts_statements else [],
@@ -118,11 +121,6 @@ def _await_start() -> None:
     sys.stdin.readline()
 
 
-def _used_cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
 def _peak_memory_bytes() -> int:
     status = Path("/proc/self/status")
     if status.exists():  # what getrusage says there is at least what the parent had
@@ -139,4 +137,5 @@ def _first(error: BaseException) -> BaseException:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # At once: a thread may still be waiting for a line of the input, which would be waited for.
+    os._exit(main())

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from commitrelay import logs
 from commitrelay.cli.command import JSON, OK, Command, Option, Request
 from commitrelay.cli.output import print_json, table
+from commitrelay.cli.signals import interrupting
 from commitrelay.cli.style import BOLD, DIM, GREEN, YELLOW, Style
 from commitrelay.kinds import Choice, Integer, Listing, Number, Text
 
@@ -153,12 +153,11 @@ def _say(line: str) -> None:
     print(Style(sys.stderr)(line, DIM), file=sys.stderr, flush=True)
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
+def _interruptible() -> AbstractContextManager[None]:
     """The first Ctrl-C or SIGTERM cleans up, the third one gives that up."""
     signals = 0
 
-    def handle(_number: int, _frame: object) -> None:
+    def handle() -> None:
         nonlocal signals
         signals += 1
         if signals == 2:
@@ -166,12 +165,7 @@ def _interruptible() -> Iterator[None]:
         else:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return interrupting(handle)
 
 
 COMMAND = Command(
