@@ -106,6 +106,9 @@ class Comparison:
                 found["Debezium, tuned"] = self._debezium
         return found
 
+    def warm_up(self) -> None:
+        drain.warm_up(self._site, say)
+
     def _ours(self, subject: Any) -> Measured:
         self._site.ground.clear()
         drain.prepare(self._site, self._plan.events)
@@ -171,8 +174,11 @@ def compare(comparison: Comparison, rounds: int, only: list[str]) -> dict[str, A
         if not only or any(each in name for each in only)
     }
     seen: dict[str, list[Measured]] = {name: [] for name in contestants}
+    comparison.warm_up()
     for number in range(rounds):
-        for name, measure in contestants.items():
+        for name, measure in (
+            contestants.items() if number % 2 == 0 else reversed(contestants.items())
+        ):
             seen[name].append(measure())
             rate = seen[name][-1].events_per_second
             say(f"{number + 1}/{rounds}: {name} {rate:,.0f} events/s")

@@ -40,6 +40,7 @@ class Curve:
 
 
 def measure(site: Site, names: tuple[str, ...], scale: float, say: Say) -> dict[str, Any]:
+    drain.warm_up(site, say)
     return {name: _measure(site, name, scale, say) for name in checked(names)}
 
 
@@ -61,7 +62,7 @@ def _measure(site: Site, name: str, scale: float, say: Say) -> dict[str, Any]:
     }
     foreign: list[float] = []
     for round_number in range(site.plan.rounds):
-        for point in points:
+        for point in points if round_number % 2 == 0 else reversed(points):
             for subject in subjects:
                 if point.processes and subject.settings.get("strategy") == "leader":
                     continue  # the others would stand by

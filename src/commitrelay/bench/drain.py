@@ -130,8 +130,9 @@ def measure(site: Site, say: Say) -> dict[str, Any]:
     plan = site.plan
     runs: dict[str, list[Drained]] = {subject.name: [] for subject in site.subjects()}
     adding: list[float] = []
+    warm_up(site, say)
     for number in range(plan.rounds):
-        for subject in site.subjects():
+        for subject in site.turns(number):
             site.ground.clear()
             wal = prepare(site, plan.events)
             adding += [] if wal is None else [wal]
@@ -142,6 +143,14 @@ def measure(site: Site, say: Say) -> dict[str, Any]:
                 f"{run.events_per_second:,.0f} events/s"
             )
     return report(runs, adding)
+
+
+def warm_up(site: Site, say: Say) -> None:
+    """Servers are slower at first, Java's most of all: deliver a backlog that is not counted."""
+    site.ground.clear()
+    prepare(site, site.plan.events)
+    run = drain(site, site.subjects()[0], events=site.plan.events)
+    say(f"warming up: {run.events_per_second:,.0f} events/s")
 
 
 def report(runs: dict[str, list[Drained]], adding: list[float]) -> dict[str, Any]:

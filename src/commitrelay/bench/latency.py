@@ -73,7 +73,7 @@ def measure(site: Site, say: Say) -> dict[str, Any]:
     runs: dict[str, list[Observed]] = {}
     writing = site.writing(events_per_second=plan.events_per_second, notes_every_event=True)
     for number in range(plan.rounds):
-        for subject in site.subjects():
+        for subject in site.turns(number):
             seen = observe(site, subject, writing)
             runs.setdefault(subject.name, []).append(seen)
             p50, p99 = (percentile(seen.lags_ms, share) for share in QUANTILES.values())
@@ -81,7 +81,7 @@ def measure(site: Site, say: Say) -> dict[str, Any]:
                 f"latency {number + 1}/{plan.rounds}: {subject.name} p50 {p50:.2f} ms, "
                 f"p99 {p99:.2f} ms"
             )
-    return {name: _lags(each) for name, each in runs.items()}
+    return {subject.name: _lags(runs[subject.name]) for subject in site.subjects()}
 
 
 def measure_sustained(site: Site, say: Say) -> dict[str, Any]:

@@ -132,6 +132,12 @@ class Site:
             found.append(Subject("strict, transactional", settings))
         return found
 
+    def turns(self, round_number: int) -> list[Subject]:
+        """All subjects, each round beginning with another one: nobody always goes first."""
+        subjects = self.subjects()
+        first = round_number % len(subjects)
+        return subjects[first:] + subjects[:first]
+
     def _topic(self) -> Topic:
         self._topics += 1
         name = self._name.replace("_", "-")
