@@ -23,7 +23,8 @@ class Reader:
         if self._reading is None:
             self._reading = await AsyncConnection.connect(self._url, autocommit=True)
         async with self._reading.cursor(binary=True) as cursor:
-            await cursor.execute(self._read, (above_seq, limit), prepare=True)
+            values = {"above_seq": above_seq, "limit": limit}
+            await cursor.execute(self._read, values, prepare=True)
             return await cursor.fetchall()
 
     async def delete(self, seqs: list[int]) -> None:
