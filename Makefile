@@ -41,8 +41,11 @@ format: .venv/dev ## rewrite in the house style
 	@$(BIN)/ruff check --fix $(PYTHONS)
 	@$(BIN)/ruff format $(PYTHONS)
 
-bench: .venv/dev ## measure the speed beside a bare loop, on servers of its own
-	@$(BIN)/python benchmarks/drain.py
+bench: .venv/dev ## measure the speed beside a bare loop, on servers of its own; ARGS=…
+	@$(SERVICES) up postgres@bench kafka@bench
+	@$(BIN)/commitrelay bench --database $$($(SERVICES) url postgres@bench) \
+		--publish $$($(SERVICES) url kafka@bench) $(ARGS); code=$$?; \
+		$(SERVICES) down postgres@bench kafka@bench; exit $$code
 
 services: .venv/dev ## start PostgreSQL and Kafka for this clone, installing what is missing
 	@$(SERVICES) up

@@ -34,9 +34,9 @@ def make_messages(topic: str, count: int, size: int) -> list[Message]:
 
 
 async def through(publisher: Publisher, messages: list[Message]) -> None:
-    """Batches of 1000, up to 8 of them at a time."""
+    """Batches of 1000, up to 8 of them at a time where the publisher takes several."""
     await publisher.open()
-    places = asyncio.Semaphore(WINDOW)
+    places = asyncio.Semaphore(publisher.capabilities.max_in_flight or WINDOW)
 
     async def publish(batch: list[Message]) -> None:
         outcomes = await publisher.publish(batch)

@@ -68,7 +68,7 @@ def test_help_is_coloured_on_a_terminal_unless_asked_not_to() -> None:
         (("sql",), "which SQL?"),
         (("run", "--once", "--drain"), "exclude each other"),
         (("status", "--config", "/nowhere.toml"), "/nowhere.toml cannot be read"),
-        (("demo", "--publish", "stdout:"), "cannot read back what it publishes to stdout:"),
+        (("demo", "--publish", "stdout:"), "published to stdout: cannot be read back"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(

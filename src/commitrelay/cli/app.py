@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from commitrelay import __version__
 from commitrelay.cli import (
     audit,
+    bench,
     blocked,
     consume,
     demo,
@@ -47,7 +48,7 @@ COMMANDS: tuple[Command, ...] = tuple(
         *(demo, init, sql, run, consume),
         *(status, list, show, blocked, tail, audit, doctor),
         *(retry, edit, discard, resolve, replay),
-        *(lanes, pause, resume, drain, purge),
+        *(lanes, pause, resume, drain, purge, bench),
     )
 )
 TRACEBACK_FLAG = "--traceback"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from threading import Event as Signal
 
 from commitrelay import logs
 from commitrelay.cli.command import FAILURE, JSON, OK, Command, Option, Request
 from commitrelay.cli.output import print_json
+from commitrelay.cli.signals import interrupting
 from commitrelay.cli.style import BOLD, GREEN, RED, Style
 from commitrelay.kinds import Integer, Number, Text
 
@@ -51,21 +50,15 @@ def run(request: Request) -> int:
     return OK if report.ok else FAILURE
 
 
-@contextmanager
-def _interrupt(finish: Signal) -> Iterator[None]:
+def _interrupt(finish: Signal) -> AbstractContextManager[None]:
     """The first Ctrl-C or SIGTERM ends the demo with its result, the second one at once."""
 
-    def handle(_number: int, _frame: object) -> None:
+    def handle() -> None:
         if finish.is_set():
             raise KeyboardInterrupt
         finish.set()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return interrupting(handle)
 
 
 COMMAND = Command(

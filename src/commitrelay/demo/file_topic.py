@@ -24,6 +24,9 @@ class FileTopic:
     def prepare(self) -> None:
         pass
 
+    def subscribe(self) -> None:
+        pass
+
     def poll(self) -> list[Received]:
         messages = self._reader.poll()
         if not messages:

@@ -29,7 +29,6 @@ class KafkaTopic:
         self._consumer: Any = None
 
     def prepare(self) -> None:
-        from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415
         from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415
 
         with self._errors():
@@ -37,6 +36,10 @@ class KafkaTopic:
             admin.list_topics(timeout=REACH_SECONDS)
             topic = NewTopic(self.name, num_partitions=PARTITIONS)
             _wait(admin.create_topics([topic], operation_timeout=TIMEOUT_SECONDS))
+
+    def subscribe(self) -> None:
+        from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415
+
         # It joins no group: it reads all partitions from their beginning and commits nothing.
         self._consumer = Consumer(
             {

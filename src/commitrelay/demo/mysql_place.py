@@ -70,5 +70,5 @@ class MysqlPlace:
         return self.names.fill(text).replace('"', "`")
 
 
-def from_url(url: str, run: str) -> MysqlPlace:
-    return MysqlPlace(url, Names(None, f"demo_{run}"))
+def from_url(url: str, name: str) -> MysqlPlace:
+    return MysqlPlace(url, Names(None, name))

@@ -47,6 +47,9 @@ class NatsTopic:
             self._end()
             raise
 
+    def subscribe(self) -> None:
+        pass
+
     def poll(self) -> list[Received]:
         try:
             answers = self._wait(self._read())

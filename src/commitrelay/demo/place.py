@@ -1,4 +1,4 @@
-"""Place: the database that the demo's order service works on, with tables of its own."""
+"""Place: the database that an order service works on, with tables of its own."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Place(Protocol):
         """Drop whatever this run has created."""
 
 
-def place_of(url: str, run: str) -> Place:
-    """The place for a database URL; `run` keeps it apart from other runs and other tables.
+def place_of(url: str, name: str) -> Place:
+    """The place for a database URL; `name` keeps it apart from other runs and other tables.
 
-    It is made by `from_url(url, run)` of the module `<dialect>_place` beside this one.
+    It is made by `from_url(url, name)` of the module `<dialect>_place` beside this one.
     """
     module = import_module(f"commitrelay.demo.{dialect_of(url)}_place")
-    return cast(Place, module.from_url(url, run))
+    return cast(Place, module.from_url(url, name))
 
 
 def script(path: str) -> str:

@@ -50,5 +50,5 @@ class PostgresPlace:
             connection.close()
 
 
-def from_url(url: str, run: str) -> PostgresPlace:
-    return PostgresPlace(url, Names(f"commitrelay_demo_{run}", "outbox"))
+def from_url(url: str, name: str) -> PostgresPlace:
+    return PostgresPlace(url, Names(name, "outbox"))

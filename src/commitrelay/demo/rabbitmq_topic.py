@@ -45,6 +45,9 @@ class RabbitMQTopic:
             self._loop.close()
             raise
 
+    def subscribe(self) -> None:
+        self._run(self._consume())
+
     def poll(self) -> list[Received]:
         return self._run(self._poll())
 
@@ -63,7 +66,6 @@ class RabbitMQTopic:
         await self._connect()
         queue = u16.pack(0) + short_text(self.name) + DURABLE + table({"x-queue-type": "quorum"})
         await self._call(Method.QUEUE_DECLARE, queue)
-        await self._consume()
 
     async def _consume(self) -> None:
         names = short_text(self.name) + short_text(self.name)

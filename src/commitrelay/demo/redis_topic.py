@@ -44,6 +44,9 @@ class RedisTopic:
             self._end()
             raise
 
+    def subscribe(self) -> None:
+        pass
+
     def poll(self) -> list[Received]:
         try:
             connection = self._connected()

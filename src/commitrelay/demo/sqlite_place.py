@@ -45,5 +45,5 @@ class SqlitePlace:
             connection.close()
 
 
-def from_url(url: str, run: str) -> SqlitePlace:
-    return SqlitePlace(url, Names(None, f"demo_{run}"))
+def from_url(url: str, name: str) -> SqlitePlace:
+    return SqlitePlace(url, Names(None, name))

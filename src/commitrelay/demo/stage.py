@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import shutil
 import tempfile
 import threading
@@ -18,6 +17,7 @@ from uuid import uuid4
 
 from commitrelay import registry
 from commitrelay.admin import initialise
+from commitrelay.demo.cleanup import tolerant
 from commitrelay.demo.consumer import Consumer
 from commitrelay.demo.file_topic import FileTopic
 from commitrelay.demo.ledger import Ledger
@@ -104,12 +104,12 @@ class Stage:
         self._place: Place = (
             SqlitePlace(f"sqlite:///{self._directory / 'orders.db'}", Names())
             if script.database is None
-            else place_of(script.database, run)
+            else place_of(script.database, f"commitrelay_demo_{run}")
         )
         self._topic: Topic = (
             FileTopic((self._directory / "topics").as_uri(), "orders")
             if script.publish is None
-            else topic_of(script.publish, run)
+            else topic_of(script.publish, f"commitrelay-demo-{run}")
         )
         self._relay = RelayThread(self._settings())
         self._consumer = Consumer(self._topic, self._ledger)
@@ -148,13 +148,14 @@ class Stage:
                 undo.callback(shutil.rmtree, self._directory, ignore_errors=True)
             self._place.prepare()
             if self.script.database is not None:
-                undo.callback(_tolerant, self._place.remove)
+                undo.callback(tolerant, self._place.remove)
             asyncio.run(initialise(registry.database(self._place.url, self._place.names)))
             self._place.create_orders()
             self._topic.prepare()
             if self.script.publish is not None:
-                undo.callback(_tolerant, self._topic.remove)
-            undo.callback(_tolerant, self._topic.close)
+                undo.callback(tolerant, self._topic.remove)
+            undo.callback(tolerant, self._topic.close)
+            self._topic.subscribe()
             self._undo = undo.pop_all()
         return self
 
@@ -265,11 +266,3 @@ def _directory(script: Script, run: str) -> tuple[Path, bool]:
     if script.directory is not None:
         return Path(script.directory).absolute() / f"commitrelay-demo-{run}", False
     return Path(tempfile.gettempdir()) / f"commitrelay-demo-{run}", True
-
-
-def _tolerant(remove: Callable[[], None]) -> None:
-    """What cannot be removed is no reason to hide the result."""
-    try:
-        remove()
-    except Exception as error:
-        logging.getLogger("commitrelay.demo").warning("could not clean up: %s", error)

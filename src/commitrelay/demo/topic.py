@@ -30,7 +30,10 @@ class Topic(Protocol):
     title: str
 
     def prepare(self) -> None:
-        """Make sure that the topic exists and can be read."""
+        """Make sure that the topic exists."""
+
+    def subscribe(self) -> None:
+        """Begin to read it, from its first message."""
 
     def poll(self) -> list[Received]:
         """What arrived since the last call; waits a moment if there is nothing."""
@@ -41,16 +44,16 @@ class Topic(Protocol):
         """Delete what this run has published."""
 
 
-def topic_of(url: str, run: str) -> Topic:
-    """The topic for a publish URL; `run` keeps it apart from other runs and other topics."""
+def topic_of(url: str, name: str) -> Topic:
+    """The topic of this name, or with it as a part of its own, at a publish URL."""
     scheme = scheme_of(url)
     if scheme not in READERS:
         known = ", ".join(f"{name}://" for name in READERS if name in PUBLISHERS)
         raise ConfigError(
-            f"the demo cannot read back what it publishes to {redact(url)}: use one of {known}"
+            f"what is published to {redact(url)} cannot be read back here: use one of {known}"
         )
     module = import_module(f"commitrelay.demo.{READERS[scheme]}")
-    return cast(Topic, module.from_url(url, f"commitrelay-demo-{run}"))
+    return cast(Topic, module.from_url(url, name))
 
 
 def received(event_id: str, value: bytes) -> Received:

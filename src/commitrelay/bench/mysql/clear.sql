@@ -1,0 +1,5 @@
+TRUNCATE TABLE @event;
+TRUNCATE TABLE @queue;
+TRUNCATE TABLE @delivery;
+DELETE FROM @lease;
+DELETE FROM @lane WHERE name <> 'default';

@@ -1,0 +1,3 @@
+VACUUM (ANALYZE) @queue;
+VACUUM (ANALYZE) @event;
+CHECKPOINT;

@@ -1,0 +1,2 @@
+TRUNCATE @event, @queue, @delivery, @lease;
+DELETE FROM @lane WHERE name <> 'default';

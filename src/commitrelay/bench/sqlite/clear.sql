@@ -1,0 +1,5 @@
+DELETE FROM @event;
+DELETE FROM @queue;
+DELETE FROM @delivery;
+DELETE FROM @lease;
+DELETE FROM @lane WHERE name <> 'default';

@@ -1,0 +1,1 @@
+INSERT INTO @event (aggregate_type, aggregate_id, event_type, payload) VALUES (?, ?, ?, ?)
