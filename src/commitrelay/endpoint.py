@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import NamedTuple
 
 from commitrelay.errors import ConfigError
+from commitrelay.kinds import HostPort
+from commitrelay.settings import declaration
 
 logger = logging.getLogger("commitrelay.endpoint")
 
@@ -31,12 +33,13 @@ class Answer(NamedTuple):
     content_type: str = PLAIN
 
 
+Handlers = Mapping[str, Callable[[], Awaitable[Answer]]]
+
+
 class Endpoint:
     """Serves each path by calling its handler."""
 
-    def __init__(
-        self, host: str, port: int, handlers: dict[str, Callable[[], Awaitable[Answer]]]
-    ) -> None:
+    def __init__(self, host: str, port: int, handlers: Handlers) -> None:
         self._host = host
         self._port = port
         self._handlers = handlers
@@ -115,6 +118,24 @@ class Endpoint:
         except Exception:
             logger.exception("cannot answer %s", path)
             return Answer("error\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+async def listen(where: HostPort | None, handlers: Handlers) -> Endpoint | None:
+    """An open endpoint; None if none is wanted, or if the default address is taken."""
+    if where is None:
+        return None
+    endpoint = Endpoint(*where, handlers)
+    setting = declaration("metrics_listen")
+    try:
+        await endpoint.open()
+    except ConfigError as error:
+        if where != setting.default:
+            raise
+        # Another process on this machine has it: nobody has asked for it to be this one.
+        logger.warning("no metrics: %s", error)
+        return None
+    logger.info("metrics on http://%s/metrics", setting.kind.show(where))
+    return endpoint
 
 
 def _request(head: bytes) -> tuple[str, str]:

@@ -13,12 +13,12 @@ from http import HTTPStatus
 
 from commitrelay import registry
 from commitrelay.alerts import Alerts, Command, Limits, Messenger, Webhook
-from commitrelay.endpoint import Answer, Endpoint
+from commitrelay.endpoint import Answer, Endpoint, listen
 from commitrelay.errors import ConfigError
 from commitrelay.metrics import CONTENT_TYPE
 from commitrelay.observer import Observer, show
 from commitrelay.publisher import Publisher
-from commitrelay.settings import LaneSettings, Settings, declaration
+from commitrelay.settings import LaneSettings, Settings
 from commitrelay.spans import exporting_tracing
 from commitrelay.store import Store
 from commitrelay.telemetry import LaneMeter, MeteredPublisher, MeteredStore, Telemetry
@@ -81,22 +81,8 @@ class Monitor:
             await asyncio.to_thread(self._tracing.flush)
 
     async def _listen(self) -> None:
-        where = self._settings.metrics_listen
-        if where is None:
-            return
-        endpoint = Endpoint(
-            *where, {"/livez": self._live, "/readyz": self._ready, "/metrics": self._metrics}
-        )
-        try:
-            await endpoint.open()
-        except ConfigError as error:
-            if where != declaration("metrics_listen").default:
-                raise
-            # Another relay on this machine has it: nobody has asked for it to be this one.
-            logger.warning("no metrics: %s", error)
-            return
-        self._endpoint = endpoint
-        logger.info("metrics on http://%s/metrics", declaration("metrics_listen").kind.show(where))
+        handlers = {"/livez": self._live, "/readyz": self._ready, "/metrics": self._metrics}
+        self._endpoint = await listen(self._settings.metrics_listen, handlers)
 
     # --- answers ------------------------------------------------------------------------------
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from http import HTTPStatus
 
-from commitrelay.consumer import Consumer
+from commitrelay.consumer import Consumer, prometheus
 from commitrelay.daemon import Totals, stop_signals
+from commitrelay.endpoint import Answer, listen
+from commitrelay.kinds import HostPort
+from commitrelay.metrics import CONTENT_TYPE
 
 logger = logging.getLogger("commitrelay.consumer")
 
@@ -18,8 +22,11 @@ COUNTERS = ("handled", "duplicates", "skipped", "failed", "retried", "dead_lette
 
 
 class Service:
-    def __init__(self, consumers: Sequence[Consumer]) -> None:
+    """Consumers with one endpoint for their metrics and probes, if `listen_on` is given."""
+
+    def __init__(self, consumers: Sequence[Consumer], *, listen_on: HostPort | None = None) -> None:
         self._consumers = consumers
+        self._listen_on = listen_on
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         self._cancelled = False
@@ -37,6 +44,15 @@ class Service:
 
     async def run(self) -> Totals:
         """Consume until stopped; the first failure stops every consumer."""
+        handlers = {"/livez": self._live, "/readyz": self._ready, "/metrics": self._metrics}
+        endpoint = await listen(self._listen_on, handlers)
+        try:
+            return await self._consume()
+        finally:
+            if endpoint is not None:
+                await endpoint.close()
+
+    async def _consume(self) -> Totals:
         self._tasks = [
             asyncio.create_task(consumer.run(), name=f"consumer {consumer.name}")
             for consumer in self._consumers
@@ -51,6 +67,26 @@ class Service:
         totals = Totals(self._counts(), self._cancelled)
         logger.info("consumer stopped", extra=totals.counts)
         return totals
+
+    async def _live(self) -> Answer:
+        return Answer("ok\n")
+
+    async def _ready(self) -> Answer:
+        """Whether every consumer has reached its broker, and its database answers."""
+        healths = {consumer.name: consumer.health() for consumer in self._consumers}
+        ready = {name: each.running and each.database_answers for name, each in healths.items()}
+        lines = [
+            f"consumer {name}: {'ready' if ready[name] else 'not ready'}"
+            f"{f', {len(each.stopped)} keys stand still' if each.stopped else ''}\n"
+            for name, each in healths.items()
+        ]
+        status = HTTPStatus.OK if all(ready.values()) else HTTPStatus.SERVICE_UNAVAILABLE
+        return Answer("".join(lines), status)
+
+    async def _metrics(self) -> Answer:
+        for consumer in self._consumers:
+            consumer.stats.lag = await consumer.lag()
+        return Answer(prometheus(*self._consumers), content_type=CONTENT_TYPE)
 
     def _stop_consumers(self) -> None:
         self._stopping = True

@@ -378,6 +378,7 @@ class Settings:
         "Where /metrics, /livez and /readyz are served, or none.",
         Address(),
         group="Monitoring",
+        commands=DAEMONS,
     )
     tracing: str = setting(
         "off",

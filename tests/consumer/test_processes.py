@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from commitrelay import Consumer
+from commitrelay.consumer import prometheus
 from commitrelay.publishers.file_reader import TopicReader
 from tests.acceptance.cli import as_json, commitrelay, start, the_error
 from tests.consumer import services
@@ -274,3 +278,33 @@ def test_what_the_code_says_holds_unless_a_flag_says_otherwise(sqlite_place: Pla
     )
     assert found["handled"] == 2
     assert (place.directory / "elsewhere" / ".groups" / "billing").is_dir()
+
+
+def test_probes_and_metrics(sqlite_place: Place) -> None:
+    services.publish(sqlite_place.topics, services.counted(range(20), 4))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with sqlite_place.started("--metrics-listen", address, FAIL="19"):
+        wait_until(lambda: answer(address, "/readyz") is not None, "it listens")
+        wait_until(lambda: "1 keys stand still" in (answer(address, "/readyz") or ""), "stopped")
+        assert answer(address, "/livez") == "ok\n"
+        metrics = (answer(address, "/metrics") or "").splitlines()
+    assert 'commitrelay_consumer_handled_total{consumer="billing"} 19' in metrics
+    assert 'commitrelay_consumer_stopped_keys{consumer="billing"} 1' in metrics
+    assert 'commitrelay_consumer_lag{consumer="billing"} 1' in metrics
+
+
+def answer(address: str, path: str) -> str | None:
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as reply:
+            text: str = reply.read().decode()
+            return text
+    except OSError:
+        return None
+
+
+def test_the_metrics_of_several_consumers_are_one_text() -> None:
+    text = prometheus(Consumer("a"), Consumer("b"))
+    assert text.count("# TYPE commitrelay_consumer_up gauge") == 1
+    assert 'up{consumer="a"} 0' in text and 'up{consumer="b"} 0' in text

@@ -44,7 +44,7 @@ def run(request: Request) -> int:
         fill(consumer, request, is_only=len(consumers) == 1)
 
     async def main() -> int:
-        totals = await Service(consumers).run()
+        totals = await Service(consumers, listen_on=settings.metrics_listen).run()
         if request.json:
             print_json(totals.counts)
         stood_still = any(consumer.health().stopped for consumer in consumers)

@@ -1,4 +1,4 @@
-"""Metrics of a consumer as Prometheus reads them."""
+"""Metrics of consumers as Prometheus reads them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,46 @@ COUNTERS = {
     "retried": "Failed attempts after which the event is tried again.",
     "dead_lettered": "Events that went to the dead letters.",
 }
+GAUGES = {
+    "in_hand": "Events read and not handled yet.",
+    "up": "1 while it is connected.",
+    "stopped_keys": "Keys that stand still.",
+    "oldest_in_hand_seconds": "Age of the oldest event in hand.",
+    "lag": "Events at the broker that are not acknowledged.",
+}
 
 
-def prometheus(consumer: Consumer) -> str:
-    """The consumer's counts in the text format, labelled with its name."""
-    stats, health = consumer.stats, consumer.health()
-    label = consumer.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def prometheus(*consumers: Consumer) -> str:
+    """The consumers' counts in the text format, labelled with their names."""
+    values = {_label(consumer.name): _values(consumer) for consumer in consumers}
+    metrics = [(f"{name}_total", "counter", text) for name, text in COUNTERS.items()]
+    metrics += [(name, "gauge", text) for name, text in GAUGES.items()]
     lines: list[str] = []
-
-    def add(name: str, kind: str, text: str, value: float) -> None:
+    for name, kind, text in metrics:
         full = f"commitrelay_consumer_{name}"
-        lines.append(f"# HELP {full} {text}\n# TYPE {full} {kind}")
-        lines.append(f'{full}{{consumer="{label}"}} {value:g}')
-
-    for name, text in COUNTERS.items():
-        add(f"{name}_total", "counter", text, getattr(stats, name))
-    add("in_hand", "gauge", "Events read and not handled yet.", stats.in_hand)
-    add("up", "gauge", "1 while it is connected.", int(health.running))
-    add("stopped_keys", "gauge", "Keys that stand still.", len(health.stopped))
-    oldest = health.oldest_in_hand_seconds
-    add("oldest_in_hand_seconds", "gauge", "Age of the oldest event in hand.", oldest)
-    if stats.lag is not None:
-        add("lag", "gauge", "Events at the broker that are not acknowledged.", stats.lag)
+        samples = [
+            f'{full}{{consumer="{label}"}} {found[name]:g}'
+            for label, found in values.items()
+            if name in found
+        ]
+        if samples:
+            lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}", *samples]
     return "\n".join(lines) + "\n"
+
+
+def _values(consumer: Consumer) -> dict[str, float]:
+    stats, health = consumer.stats, consumer.health()
+    counts = {f"{name}_total": getattr(stats, name) for name in COUNTERS}
+    gauges = {
+        "in_hand": stats.in_hand,
+        "up": int(health.running),
+        "stopped_keys": len(health.stopped),
+        "oldest_in_hand_seconds": health.oldest_in_hand_seconds,
+    }
+    if stats.lag is not None:
+        gauges["lag"] = stats.lag
+    return {**counts, **gauges}
+
+
+def _label(name: str) -> str:
+    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
