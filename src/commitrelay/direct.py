@@ -22,7 +22,7 @@ from typing import Any, Self, cast
 
 from commitrelay.claim import MAX_EVENTS_PER_CLAIM, Claim
 from commitrelay.direct_worker import DirectStats, DirectWorker
-from commitrelay.errors import CommitrelayError, ConfigError
+from commitrelay.errors import CommitrelayError, ConfigError, first_of
 from commitrelay.format import Composer, Plain
 from commitrelay.publisher import Publisher
 from commitrelay.route import Route
@@ -218,7 +218,7 @@ class DirectPass:
         try:
             await worker.run()
         except BaseExceptionGroup as group:
-            raise _first(group) from None
+            raise first_of(group) from None
 
 
 def _check(publisher: Publisher, claim_seconds: float) -> None:
@@ -249,9 +249,3 @@ def _at_exit(close: Callable[[], None]) -> None:
     """Before the interpreter ends its threads, which `atexit` alone does not promise."""
     register = getattr(threading, "_register_atexit", atexit.register)
     register(close)
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

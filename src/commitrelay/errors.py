@@ -103,3 +103,10 @@ class BrokerUnreachable(PublisherError):
 
 class LeaseLost(CommitrelayError):
     """This relay's lease ended and another one may own its keys: it must not write any more."""
+
+
+def first_of(error: BaseException) -> BaseException:
+    """One error says it; a group of them, as task groups raise it, is for programs."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -25,7 +25,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from commitrelay.errors import BrokerUnreachable, ConfigError, LeaseLost, StoreUnreachable
+from commitrelay.errors import BrokerUnreachable, ConfigError, LeaseLost, StoreUnreachable, first_of
 from commitrelay.format import Composer, Plain
 from commitrelay.leases import ALL_BUCKETS, MIN_LEASE_SHARE, Leases
 from commitrelay.maintenance import purge_forever
@@ -196,7 +196,7 @@ class Relay:
                 for task in rest:
                     task.cancel()
         except BaseExceptionGroup as group:
-            raise _first(group) from None
+            raise first_of(group) from None
 
     async def _wind_down(self) -> None:
         """Finish what is at the broker, settle it, and let others have the buckets."""
@@ -596,10 +596,3 @@ class Relay:
             is_my_duty=lambda: self._leases.leads,
             archive=self._archive,
         )
-
-
-def _first(error: BaseException) -> BaseException:
-    """One error says it; a group of them is for programs."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

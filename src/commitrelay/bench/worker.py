@@ -25,7 +25,7 @@ from commitrelay.bench.meter import Meter
 from commitrelay.bench.tally import Tally
 from commitrelay.bench.writing import Writing
 from commitrelay.daemon import run_async
-from commitrelay.errors import CommitrelayError
+from commitrelay.errors import CommitrelayError, first_of
 from commitrelay.registry import dialect_of
 from commitrelay.urls import scrub
 
@@ -39,7 +39,7 @@ def main() -> int:
         job = Job.from_json(sys.stdin.readline())
         result = write(job) if job.role == "write" else run_async(relay(job))
     except (CommitrelayError, ExceptionGroup) as error:
-        print(FAILED + scrub(" ".join(str(_first(error)).split())), flush=True)
+        print(FAILED + scrub(" ".join(str(first_of(error)).split())), flush=True)
         return 1
     print(result.to_json(), flush=True)
     return 0
@@ -128,12 +128,6 @@ def _peak_memory_bytes() -> int:
         return int(lines["VmHWM"].split()[0]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from commitrelay.errors import (
     ConfigError,
     InvalidEvent,
     StoreUnreachable,
+    first_of,
 )
 from commitrelay.format.reading import Reader
 from commitrelay.outage import Outage
@@ -167,7 +168,7 @@ class Engine:
                 for task in [*self._started]:
                     task.cancel()
         except BaseExceptionGroup as group:
-            raise _first(group) from None
+            raise first_of(group) from None
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._tasks.create_task(self._vital(work))
@@ -608,8 +609,3 @@ def _stopped(entry: Entry, error: BaseException) -> StoppedKey:
         attempts=entry.failures,
         error=described(error),
     )
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
