@@ -10,9 +10,11 @@ import pytest
 
 from commitrelay import ConfigError, RelayOptions, StoreUnreachable, maintenance
 from commitrelay.maintenance import PURGE_LIMIT, purge_forever
+from commitrelay.purge import PAGE
 from commitrelay.store import SettledPage
 
 DAY = 86400.0
+LIMITS = {"events": PAGE, "marks": PURGE_LIMIT}
 
 
 class Rows:
@@ -50,7 +52,7 @@ class Rows:
         if self._unreachable:
             self._unreachable -= 1
             raise StoreUnreachable("the server is down")
-        assert limit == PURGE_LIMIT
+        assert limit == LIMITS[what]
         self.asked.append((what, seconds))
 
 
@@ -73,7 +75,7 @@ def purged(
 
 
 def test_both_are_purged_in_batches_until_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = Rows(events=PURGE_LIMIT + 1, marks=2 * PURGE_LIMIT)
+    rows = Rows(events=PAGE + 1, marks=2 * PURGE_LIMIT)
     retention = {"retention_seconds": 7.0, "inbox_retention_seconds": 30.0}
     asked = purged(monkeypatch, rows, 5, **retention)
     assert asked == [("events", 7.0)] * 2 + [("marks", 30.0)] * 3
