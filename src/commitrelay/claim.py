@@ -7,7 +7,6 @@ at all while the lane has a backlog: the rest is left to the relay, as if there 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
@@ -42,6 +41,8 @@ class Claim:
             wait([self.ended], seconds)
 
     async def wait_async(self, seconds: float) -> None:
+        import asyncio  # noqa: PLC0415 - those who only write events do not pay for it
+
         if seconds > 0:
             await asyncio.wait([asyncio.wrap_future(self.ended)], timeout=seconds)
 
