@@ -36,6 +36,10 @@ INTERNAL_NOUNS = (
     "completion",
     "reader",
     "start",
+    "audit",
+    "audit_event",
+    "attempt",
+    "edit",
     "migration",
 )
 """The tables that belong to the relay."""

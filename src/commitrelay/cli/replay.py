@@ -118,5 +118,5 @@ COMMAND = Command(
             "commitrelay replay --into search --aggregate Order --rate 200 --yes",
         ),
     ),
-    usage="ID… | FILTERS --lane NAME --database URL",
+    usage="ID… | FILTERS --database URL",
 )
