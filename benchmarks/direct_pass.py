@@ -1,11 +1,12 @@
 """How long from the end of a transaction to the broker's answer, with a direct pass and without?
 
     make services && eval "$(scripts/services env)"
-    .venv/bin/python benchmarks/direct_pass.py [kafka|file] [EVENTS_PER_SECOND] [ROUNDS]
+    .venv/bin/python benchmarks/direct_pass.py [kafka|file] [EVENTS_PER_SECOND] [ROUNDS] [on|off]
 
 Rounds of relay only and of a direct pass beside the relay take turns, each on a fresh outbox in
 PostgreSQL, each with one writer at a fixed rate. The relay is a process of its own with the default
-options. What is measured begins before the claim and the COMMIT are sent, so both are included.
+options; with `off` nobody wakes it up, and it polls, as on SQLite or behind a pooler. What is
+measured begins before the claim and the COMMIT are sent, so both are included.
 """
 
 from __future__ import annotations
@@ -63,11 +64,12 @@ class TimedPublisher:
         return outcomes
 
 
-def relay_process(database: str, broker: str, topic: str, results: Connection) -> None:
+def relay_process(database: str, broker: str, topic: str, notify: str, results: Connection) -> None:
     publisher = TimedPublisher(broker)
 
     async def run() -> None:
-        relay = Relay(open_store(database), publisher, compose=Plain(Route(topic)))  # type: ignore[arg-type]
+        store = open_store(database, notify=notify)
+        relay = Relay(store, publisher, compose=Plain(Route(topic)))  # type: ignore[arg-type]
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, relay.stop)
         await relay.run()
 
@@ -93,12 +95,12 @@ def write(database: str, outbox: Outbox, rate: float) -> tuple[dict[str, float],
 
 
 def one_round(
-    database: str, broker: str, topic: str, rate: float, *, direct: bool
+    database: str, broker: str, topic: str, rate: float, *, notify: str, direct: bool
 ) -> tuple[list[float], list[float], float]:
     asyncio.run(initialise(database))
     receiver, sender = multiprocessing.Pipe(duplex=False)
     relay = multiprocessing.get_context("spawn").Process(
-        target=relay_process, args=(database, broker, topic, sender)
+        target=relay_process, args=(database, broker, topic, notify, sender)
     )
     relay.start()
     wait_for(database, "SELECT count(*) FROM outbox_lease WHERE buckets <> '{}'", 1)
@@ -144,6 +146,7 @@ def told(name: str, seconds: list[float]) -> str:
 def main() -> None:
     given = dict(enumerate(sys.argv))
     kind, rate, rounds = given.get(1, "kafka"), float(given.get(2, 100)), int(given.get(3, 3))
+    notify = given.get(4, "on")
     server = os.environ["COMMITRELAY_POSTGRES_URL"]
     delays: dict[str, list[float]] = {"relay only": [], "direct pass": []}
     took: dict[str, list[float]] = {"relay only": [], "direct pass": []}
@@ -153,11 +156,15 @@ def main() -> None:
             with fresh(server) as database, tempfile.TemporaryDirectory() as directory:
                 topic = f"bench-{uuid.uuid4().hex[:12]}"
                 broker = broker_url(kind, topic, directory)
-                result = one_round(database, broker, topic, rate, direct=name == "direct pass")
+                result = one_round(
+                    database, broker, topic, rate, notify=notify, direct=name == "direct pass"
+                )
             delays[name] += result[0]
             took[name] += result[1]
             shares += [result[2]] if name == "direct pass" else []
-    print(f"PostgreSQL → {kind}, {rate:g} events a second, {rounds} rounds of each, by turns")
+    print(
+        f"PostgreSQL → {kind}, {rate:g} events a second, {rounds} rounds of each, notify {notify}"
+    )
     for name, seconds in delays.items():
         print(f"{name:12} {told('to the answer', seconds)}   {told('request', took[name])}")
     print(f"passed directly: {statistics.mean(shares):.1%}")
