@@ -1,4 +1,4 @@
-"""The engine under a virtual clock, in thousands of worlds. Replay one: scripts/simulate SEED."""
+"""The engine under a virtual clock, in many worlds. Replay one: scripts/simulate SEED."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.invariants import check
 from tests.simulation.world import simulate
 
-SEEDS = int(os.environ.get("COMMITRELAY_SIMULATION_SEEDS", "2000"))
+SEEDS = int(os.environ.get("COMMITRELAY_SIMULATION_SEEDS", "1200"))
 CHUNK = 100
 
 
