@@ -13,6 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from commitrelay import CommitrelayError
 from examples.orders import place
 from examples.orders.stage import Stage
 
@@ -29,7 +30,11 @@ def main() -> int:
     if options.kill_every is not None and options.kill_every <= 0:
         print("--kill-every is a number of seconds above 0", file=sys.stderr)
         return 2
-    where = place.make(options.database, options.broker)
+    try:
+        where = place.make(options.database, options.broker)
+    except CommitrelayError as error:
+        print(error, file=sys.stderr)
+        return 1
     began = time.monotonic()
     try:
         if not options.json:
@@ -52,7 +57,7 @@ def main() -> int:
     if options.json:
         print(json.dumps(report))
     else:
-        print(f"\n\n{_verdict(seen, options.orders, stage.kills, seconds)}")
+        print(f"\n{_verdict(seen, options.orders, stage.kills, seconds)}")
         if options.keep:
             print(f"Databases, topics and logs are in {where.directory}")
     return 0 if is_right else 1
@@ -74,6 +79,9 @@ def _options() -> argparse.Namespace:
 
 
 def _introduction(options: argparse.Namespace) -> str:
+    header = ""
+    if sys.stdout.isatty():
+        header = "\n\n" + "".join(f"{name.replace('_', ' '):>13}" for name in (*COLUMNS, "kills"))
     kills = ""
     if options.kill_every is not None:
         kills = (
@@ -81,9 +89,7 @@ def _introduction(options: argparse.Namespace) -> str:
         )
     return (
         "checkout → [orders] → payments → [payments] → shipping → [shipping] → orders\n"
-        f"Three services, three relays, {options.orders:,} orders.{kills}\n\n"
-        + "".join(f"{name.replace('_', ' '):>13}" for name in COLUMNS)
-        + f"{'kills':>13}"
+        f"Three services, three relays, {options.orders:,} orders.{kills}{header}"
     )
 
 

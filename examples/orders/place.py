@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
-import sqlite3
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from commitrelay import StoreError, open_publisher, open_store
+from commitrelay.urls import redact
 from examples.orders import orders, payments, shipping
 from examples.orders.database import execute, transaction
 
@@ -45,28 +45,30 @@ class Place:
 def make(database: str | None, broker: str | None) -> Place:
     """Databases in files or on a PostgreSQL server, and a topic per service."""
     run = f"shop_{uuid4().hex[:8]}"
-    directory = Path(tempfile.mkdtemp(prefix="commitrelay-orders-"))
+    directory = Path(tempfile.gettempdir()) / f"commitrelay-orders-{run}"
+    topics = {name: f"{run}.{name}" for name in SERVICES}
+    publish, sources = _broker(broker or (directory / "topics").as_uri(), topics)
+    open_publisher(publish)  # what is wrong with its URL is said before anything is made
     if database is None:
         databases = {name: f"sqlite:///{directory / name}.db" for name in SERVICES}
     else:
         databases = {name: _created(database, f"{run}_{name}") for name in SERVICES}
-    topics = {name: f"{run}.{name}" for name in SERVICES}
-    publish, sources = _broker(broker or (directory / "topics").as_uri(), topics)
+    directory.mkdir()
     place = Place(directory, databases, publish, sources, database)
     routes = "\n".join(f'"{event}" = "{topics[name]}"' for event, name in NEXT.items())
     place.config.write_text(f"[routes]\n{routes}\n", "utf-8")
     for name, url in databases.items():
-        subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "commitrelay", "init", "--database", url],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        if url.startswith("sqlite:"):
-            sqlite3.connect(url.removeprefix("sqlite:///")).execute("PRAGMA journal_mode = WAL")
+        asyncio.run(_initialise(url))
         with transaction(url) as conn:
             for statement in SERVICES[name].TABLES:
                 execute(conn, statement)
     return place
+
+
+async def _initialise(url: str) -> None:
+    store = open_store(url)
+    await store.initialise()
+    await store.close()
 
 
 def remove(place: Place) -> None:
@@ -100,8 +102,11 @@ def _created(server: str, name: str) -> str:
 def _on_server(server: str, statement: str) -> None:
     import psycopg  # noqa: PLC0415
 
-    with psycopg.connect(server, autocommit=True) as conn:
-        conn.execute(statement)
+    try:
+        with psycopg.connect(server, autocommit=True) as conn:
+            conn.execute(statement)
+    except psycopg.Error as error:
+        raise StoreError(f"{redact(server)}: {' '.join(str(error).split())}") from None
 
 
 def _name_of(url: str) -> str:

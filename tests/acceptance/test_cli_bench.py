@@ -164,3 +164,12 @@ def test_a_stopped_server_is_one_line(arguments: tuple[str, ...]) -> None:
 )
 def test_what_is_wrong_is_one_line(arguments: tuple[str, ...], said: str) -> None:
     assert said in the_error(commitrelay(*QUICK, *arguments), 2)
+
+
+def test_a_broker_that_cannot_be_used_is_known_before_the_database_is_touched(
+    tmp_path: Path,
+) -> None:
+    database = tmp_path / "shop.db"
+    done = commitrelay(*QUICK, "--database", f"sqlite:///{database}", "--publish", "stdout:")
+    assert "cannot be read back" in the_error(done, 2)
+    assert not database.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -10,6 +11,8 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +22,7 @@ import pytest
 from commitrelay import Consumer
 from commitrelay.consumer import prometheus
 from commitrelay.publishers.file_reader import TopicReader
+from commitrelay.service import Service
 from tests.acceptance.cli import as_json, commitrelay, start, the_error
 from tests.consumer import services
 
@@ -308,3 +312,18 @@ def test_the_metrics_of_several_consumers_are_one_text() -> None:
     text = prometheus(Consumer("a"), Consumer("b"))
     assert text.count("# TYPE commitrelay_consumer_up gauge") == 1
     assert 'up{consumer="a"} 0' in text and 'up{consumer="b"} 0' in text
+
+
+def test_a_consumer_is_ready_while_it_runs_and_its_database_answers() -> None:
+    async def status(**health: bool) -> HTTPStatus:
+        consumer = Consumer("a")
+        consumer.health = lambda: replace(Consumer("a").health(), **health)  # type: ignore[method-assign]
+        return (await Service([consumer])._ready()).status
+
+    async def case() -> None:
+        assert await status(running=True, database_answers=True) == HTTPStatus.OK
+        for away in ("running", "database_answers"):
+            both = {"running": True, "database_answers": True, away: False}
+            assert await status(**both) == HTTPStatus.SERVICE_UNAVAILABLE
+
+    asyncio.run(case())

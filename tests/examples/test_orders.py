@@ -71,6 +71,31 @@ def test_rabbitmq_with_kills(postgres_url: str, rabbitmq_url: str) -> None:
     assert report["kills"] > 0
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--broker", "ftp://x"), "unknown scheme 'ftp'"),
+        (("--database", "postgresql://u:c4n4ry@127.0.0.1:1/x"), "refused"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_leaves_nothing(
+    tmp_path: Path, words: tuple[str, str], said: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.orders", *words],
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and said in done.stderr
+    assert "c4n4ry" not in done.stderr + done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def shop() -> Any:
     made = place.make(None, None)

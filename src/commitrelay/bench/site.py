@@ -55,11 +55,11 @@ class Site:
         with ExitStack() as undo:
             self._directory.mkdir()
             undo.callback(shutil.rmtree, self._directory, ignore_errors=True)
+            with self.topic() as topic:  # who cannot make one shall know before anything is made
+                self.broker = topic.title
             self.ground.prepare()
             undo.callback(tolerant, self.ground.remove)
             self.ground.create()
-            with self.topic() as topic:  # who cannot make one shall know before he has measured
-                self.broker = topic.title
             self._undo = undo.pop_all()
         return self
 
