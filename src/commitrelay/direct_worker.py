@@ -18,6 +18,7 @@ from random import Random
 from commitrelay.claim import Claim
 from commitrelay.errors import BrokerUnreachable, StoreUnreachable
 from commitrelay.format import Composer
+from commitrelay.guard import guarded_publish
 from commitrelay.outage import Outage
 from commitrelay.publisher import (
     DELIVERED,
@@ -250,17 +251,9 @@ class DirectWorker:
             return ()
         if self._halted.is_set() or self._stopping.is_set():
             return [NOT_SENT] * len(messages)
-        outcomes: Sequence[Outcome]
-        guard_seconds = 2 * self._publisher.delivery_timeout_seconds + 1
         self._publishing += 1
         try:
-            async with asyncio.timeout(guard_seconds):
-                outcomes = await self._publisher.publish(messages)
-        except TimeoutError:
-            outcomes = [Unreachable(f"no answer within {guard_seconds:g} s")] * len(messages)
-        except Exception as error:
-            logger.exception("the publisher failed in a way that it should not")
-            outcomes = [Unreachable(f"{type(error).__name__}: {error}")] * len(messages)
+            outcomes = await guarded_publish(self._publisher, messages)
         finally:
             self._publishing -= 1
             self._landed.set()

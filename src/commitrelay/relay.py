@@ -27,6 +27,7 @@ from typing import Self
 
 from commitrelay.errors import BrokerUnreachable, ConfigError, LeaseLost, StoreUnreachable, first_of
 from commitrelay.format import Composer, Plain
+from commitrelay.guard import guarded_publish
 from commitrelay.leases import ALL_BUCKETS, MIN_LEASE_SHARE, Leases
 from commitrelay.maintenance import purge_forever
 from commitrelay.options import RelayOptions, RelayStats
@@ -422,16 +423,8 @@ class Relay:
 
     async def _publish(self, batch: list[Item], epoch: int) -> None:
         messages = [message for _row, message in batch]
-        guard_seconds = 2 * self._publisher.delivery_timeout_seconds + 1
-        outcomes: Sequence[Outcome]
         try:
-            async with asyncio.timeout(guard_seconds):
-                outcomes = await self._publisher.publish(messages)
-        except TimeoutError:
-            outcomes = [Unreachable(f"no answer within {guard_seconds:g} s")] * len(batch)
-        except Exception as error:
-            logger.exception("the publisher failed in a way that it should not")
-            outcomes = [Unreachable(f"{type(error).__name__}: {error}")] * len(batch)
+            outcomes = await guarded_publish(self._publisher, messages)
         finally:
             task = asyncio.current_task()
             assert task is not None
