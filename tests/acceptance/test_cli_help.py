@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from commitrelay import __version__
-from commitrelay.cli.app import COMMANDS
+from commitrelay.cli.app import every_command
 from commitrelay.cli.command import Command
 from tests.acceptance.cli import PROGRAM, commitrelay, environment, start, succeed, the_error
 
 CANARY = "c4n4ry"
+COMMANDS = every_command()
 NAMES = [command.name for command in COMMANDS]
 
 

@@ -79,6 +79,7 @@ class _Outage(_RabbitMQ):
 
     async def start_broker(self) -> None:
         await asyncio.to_thread(self.server.start)
+        await asyncio.to_thread(self.queues.bind_all)
 
 
 class TestClassicQueueOutage(_Outage, OutageSuite):
@@ -98,6 +99,6 @@ class TestStreamOutage(TestQuorumQueueOutage):
     kind = "stream"
 
     async def start_broker(self) -> None:
-        await super().start_broker()
+        await asyncio.to_thread(self.server.start)
         # Streams come up a moment after their broker; until then they are not routed to.
         await asyncio.to_thread(self.queues.wait_until_up)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from commitrelay.cli.app import COMMANDS
+from commitrelay.cli.app import every_command
 from commitrelay.metrics import Histogram
 from commitrelay.settings import DECLARATIONS
 from commitrelay.telemetry import LaneMeter, Telemetry
@@ -120,7 +120,7 @@ def test_every_rule_says_what_to_do() -> None:
     for rule in alerts:
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert rule["annotations"]["summary"] and rule["annotations"]["description"]
-    commands = {command.name for command in COMMANDS}
+    commands = {command.name for command in every_command()}
     text = (DEPLOY / "prometheus/rules.yaml").read_text("utf-8")
     assert set(re.findall(r"commitrelay ([a-z]+)", text)) <= commands
 

@@ -48,14 +48,19 @@ class Queues:
             made.queue_declare(
                 name, durable=True, arguments={"x-queue-type": self._kind, **(arguments or {})}
             )
-            if bound:
-                made.queue_bind(name, name, "#")
+        if bound:
+            self.bind(name)
         self._made.append(name)
         return name
 
     def bind(self, name: str) -> None:
         with channel(self.url) as made:
             made.queue_bind(name, name, "#")
+
+    def bind_all(self) -> None:
+        """As applications do whenever they connect: a killed broker may have lost a binding."""
+        for name in self._made:
+            self.bind(name)
 
     def unbind(self, name: str) -> None:
         with channel(self.url) as made:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from commitrelay.cli.app import COMMANDS
+from commitrelay.cli.app import every_command
 from commitrelay.settings import DECLARATIONS, LANE_KEYS, OPTION_TABLES, Declaration
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +19,7 @@ CLI = (ROOT / "docs/reference/cli.md").read_text("utf-8")
 SETTINGS = (ROOT / "docs/reference/settings.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", every_command(), ids=lambda command: command.name)
 def test_every_command_and_flag(command) -> None:  # type: ignore[no-untyped-def]
     _, heading, rest = CLI.partition(f"\n## {command.name}\n")
     assert heading

@@ -7,50 +7,24 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 from commitrelay import __version__
-from commitrelay.cli import (
-    audit,
-    bench,
-    blocked,
-    consume,
-    demo,
-    discard,
-    doctor,
-    drain,
-    edit,
-    help,
-    init,
-    lanes,
-    list,
-    pause,
-    purge,
-    replay,
-    resolve,
-    resume,
-    retry,
-    run,
-    show,
-    sql,
-    status,
-    tail,
-)
+from commitrelay.cli import help
 from commitrelay.cli.command import FAILURE, INTERRUPTED, OK, USAGE, Command, Option, Request
 from commitrelay.configuration import parsed
 from commitrelay.errors import CommitrelayError, ConfigError
 from commitrelay.kinds import hint
 from commitrelay.urls import scrub
 
-COMMANDS: tuple[Command, ...] = tuple(
-    module.COMMAND
-    for module in (
-        *(demo, init, sql, run, consume),
-        *(status, list, show, blocked, tail, audit, doctor),
-        *(retry, edit, discard, resolve, replay),
-        *(lanes, pause, resume, drain, purge, bench),
-    )
+NAMES = (
+    *("demo", "init", "sql", "run", "consume"),
+    *("status", "list", "show", "blocked", "tail", "audit", "doctor"),
+    *("retry", "edit", "discard", "resolve", "replay"),
+    *("lanes", "pause", "resume", "drain", "purge", "bench"),
 )
+"""Each is a module beside this one; a call imports its own and no other."""
 TRACEBACK_FLAG = "--traceback"
 TRACEBACK_VARIABLE = "COMMITRELAY_TRACEBACK"
 
@@ -117,7 +91,7 @@ class Parser(argparse.ArgumentParser):
 
 def _dispatch(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
-        sys.stdout.write(help.overview(COMMANDS))
+        sys.stdout.write(help.overview(every_command()))
         return OK if words else USAGE
     if words[0] in ("-V", "--version", "version"):
         print(f"commitrelay {__version__}")
@@ -130,14 +104,21 @@ def _dispatch(words: Sequence[str]) -> int:
     return command.run(_request(command, values))
 
 
+def every_command() -> tuple[Command, ...]:
+    return tuple(_load(name) for name in NAMES)
+
+
+def _load(name: str) -> Command:
+    command: Command = import_module(f"commitrelay.cli.{name}").COMMAND
+    return command
+
+
 def _command(word: str) -> Command:
-    for command in COMMANDS:
-        if command.name == word:
-            return command
-    names = [command.name for command in COMMANDS]
+    if word in NAMES:
+        return _load(word)
     noun = "option" if word.startswith("-") else "command"
     raise ConfigError(
-        f"unknown {noun} {scrub(word)!r}{hint(word, names)}; see `commitrelay --help`"
+        f"unknown {noun} {scrub(word)!r}{hint(word, NAMES)}; see `commitrelay --help`"
     )
 
 
