@@ -21,9 +21,10 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from operator import itemgetter
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from commitrelay.errors import BrokerUnreachable, ConfigError, LeaseLost, StoreUnreachable, first_of
 from commitrelay.format import Composer, Plain
@@ -36,7 +37,17 @@ from commitrelay.publisher import DELIVERED, Outcome, Publisher, Refused, Unreac
 from commitrelay.purge import Archive
 from commitrelay.route import Route
 from commitrelay.settler import Settler
-from commitrelay.store import SWEEP_SECONDS, ClaimRequest, Failure, Queued, State, Store
+from commitrelay.store import (
+    ATTEMPTS,
+    BLOCKED,
+    SEQ,
+    SWEEP_SECONDS,
+    ClaimRequest,
+    Failure,
+    Queued,
+    State,
+    Store,
+)
 from commitrelay.window import Item, Key, Window
 
 logger = logging.getLogger("commitrelay.relay")
@@ -52,6 +63,14 @@ FIRST_NAP_SECONDS = 0.005
 
 LEAST_PAUSE_SECONDS = 0.1
 """A broker that asks to be tried again at once is not tried more often than this."""
+
+
+class Composed(NamedTuple):
+    """What a claim has brought."""
+
+    items: list[Item]
+    blocked: list[int]  # seqs that have to wait behind another event of their key
+    unfit: dict[Key, tuple[Queued, str]]  # that no message can be made of, and why not
 
 
 class Relay:
@@ -98,6 +117,8 @@ class Relay:
         batch_size, window = self.options.batch_size, self.options.window
         self._halts_at_failure = capabilities.stops_at_failure
         self._max_publishing = min(window, capabilities.max_in_flight or window)
+        # Where few calls may overlap they are larger, and half of the window is filled meanwhile.
+        self._call_size = batch_size * max(1, window // (2 * self._max_publishing))
         self._window = Window(
             capacity=batch_size * (window + 2),
             one_per_key=strict and not capabilities.stops_at_failure,
@@ -314,30 +335,38 @@ class Relay:
             self._window.accept(())
             self._release([row.seq for row in rows])
             return
-        items: list[Item] = []
-        blocked: list[int] = []
-        unfit: dict[Key, tuple[Queued, str]] = {}
-        compose = self._compose
-        for row in rows:
-            if row.blocked or row.key in unfit:
-                blocked.append(row.seq)
-                self._window.skip(row.key)
-                continue
-            try:
-                items.append((row, compose(row)))
-            except Exception as error:  # whatever a template or a stored header does
-                unfit[row.key] = (row, str(error))
-        self._window.accept(items)
-        for row, reason in unfit.values():
+        taken = self._composed(rows)
+        self._window.accept(taken.items)
+        for row, reason in taken.unfit.values():
             self._refuse(row, Refused(reason), flying=False)
         if len(rows) < self.options.batch_size:
             self._window.end_sweep()
         elif rows[-1].state == State.PENDING:
             self._window.raise_floor(rows[-1].seq)
-        if blocked:
-            self._settler.park(blocked)
+        if taken.blocked:
+            self._settler.park(taken.blocked)
             self._unpark_soon()
         self._send_stirred.set()
+
+    def _composed(self, rows: Sequence[Queued]) -> Composed:
+        """In one go where nothing is blocked or unfit, which is nearly always."""
+        if not any(map(itemgetter(BLOCKED), rows)):
+            with contextlib.suppress(Exception):
+                return Composed([*zip(rows, map(self._compose, rows), strict=True)], [], {})
+        return self._composed_one_by_one(rows)
+
+    def _composed_one_by_one(self, rows: Sequence[Queued]) -> Composed:
+        taken = Composed([], [], {})
+        for row in rows:
+            if row.blocked or row.key in taken.unfit:
+                taken.blocked.append(row.seq)
+                self._window.skip(row.key)
+                continue
+            try:
+                taken.items.append((row, self._compose(row)))
+            except Exception as error:  # whatever a template or a stored header does
+                taken.unfit[row.key] = (row, str(error))
+        return taken
 
     async def _unpark_if_due(self) -> None:
         """Let followers of keys that nothing blocks any more back into the hot scan.
@@ -400,7 +429,7 @@ class Relay:
             await self._send_stirred.wait()
             self._send_stirred.clear()
             while self._may_send():
-                batch = self._window.take(self.options.batch_size)
+                batch = self._window.take(self._call_size)
                 task = self._tasks.create_task(self._publish(batch, self._epoch))
                 self._publishing.add(task)
             self.stats.in_flight = self._window.flying
@@ -441,8 +470,9 @@ class Relay:
         else:
             delivered = self._digest_failures(batch, outcomes)
         self._window.landed(delivered, len(delivered))
-        self._settler.deliver([row.seq for row, _message in delivered])
-        if any(row.attempts for row, _message in delivered):
+        self._settler.deliver([row[SEQ] for row, _message in delivered])
+        attempts = [row[ATTEMPTS] for row, _message in delivered]
+        if any(attempts):
             self._unpark_at = 0.0
         self.stats.published += len(delivered)
         if delivered and not self._halted.is_set():

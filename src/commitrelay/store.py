@@ -21,7 +21,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from commitrelay.sql import Names
 
@@ -78,6 +78,14 @@ class Queued(NamedTuple):
     headers: str  # a JSON object of strings, "{}" if there are none
     idempotency_key: str | None
     created_at: str  # RFC 3339, UTC, such as 2026-11-15T20:33:45.123456Z
+
+
+SEQ: Final = 0
+KEY: Final = 1
+BUCKET: Final = 2
+ATTEMPTS: Final = 4
+BLOCKED: Final = 5
+"""Where they are in a `Queued`: what is done for every event is not done by name."""
 
 
 @dataclass(frozen=True, slots=True)

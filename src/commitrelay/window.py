@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 
 from commitrelay.publisher import Message
-from commitrelay.store import ClaimRequest, Queued
+from commitrelay.store import BUCKET, KEY, SEQ, ClaimRequest, Queued
 
 Item = tuple[Queued, Message]
 Key = int | str
@@ -33,7 +33,8 @@ class Window:
         self._one_per_key = one_per_key
         self._key_limit = key_limit
         self._ready: deque[Item] = deque()
-        self._followers: dict[Key, deque[Item]] = {}  # one_per_key: keys ready or flying
+        # one_per_key: the keys that are ready or flying, with what waits behind; mostly nothing
+        self._followers: dict[Key, deque[Item] | None] = {}
         self._held: dict[int, int] = {}  # seq → bucket
         self._flying = 0
         self._refused: set[Key] = set()  # not yet settled
@@ -67,7 +68,7 @@ class Window:
         return any(self._may_return(key) for key in self._skipped)
 
     def _may_return(self, key: Key) -> bool:
-        few = len(self._followers.get(key, ())) <= self._key_limit // 2
+        few = len(self._followers.get(key) or ()) <= self._key_limit // 2
         return few and key not in self._refused
 
     @property
@@ -106,14 +107,28 @@ class Window:
         self._claiming = False
         if self._claim_is_void:
             return
-        if self._one_per_key or self._skipped:
+        if self._skipped:
             for item in items:
                 self._accept_one(item)
+        elif self._one_per_key:
+            self._accept_heads(items)
         else:
-            for item in items:
-                row = item[0]
-                self._held[row.seq] = row.bucket
-                self._ready.append(item)
+            items = list(items)
+            self._held.update([(row[SEQ], row[BUCKET]) for row, _message in items])
+            self._ready.extend(items)
+
+    def _accept_heads(self, items: Iterable[Item]) -> None:
+        """The hot loop of `one_per_key`: most events are the only ones of their key in hand."""
+        followers, held, ready = self._followers, self._held, self._ready.append
+        for item in items:
+            row = item[0]
+            key = row[KEY]
+            if key in followers:
+                self._accept_one(item)
+            else:
+                followers[key] = None
+                held[row[SEQ]] = row[BUCKET]
+                ready(item)
 
     def raise_floor(self, seq: int) -> None:
         """The sweep has read everything up to `seq`."""
@@ -136,9 +151,11 @@ class Window:
             return
         if not self._one_per_key:
             self._ready.append(item)
-        elif (followers := self._followers.get(key)) is None:
-            self._followers[key] = deque()
+        elif key not in self._followers:
+            self._followers[key] = None
             self._ready.append(item)
+        elif (followers := self._followers[key]) is None:
+            self._followers[key] = deque((item,))
         elif len(followers) < self._key_limit:
             followers.append(item)
         else:
@@ -152,7 +169,11 @@ class Window:
         """The next events to send; they are flying from now on."""
         ready = self._ready
         count = min(limit, len(ready))
-        batch = [ready.popleft() for _ in range(count)]
+        if count == len(ready):
+            batch = list(ready)
+            ready.clear()
+        else:
+            batch = [ready.popleft() for _ in range(count)]
         self._flying += count
         return batch
 
@@ -163,11 +184,12 @@ class Window:
             return
         followers_of = self._followers
         for row, _message in batch:
-            followers = followers_of.get(row.key)
+            key = row[KEY]
+            followers = followers_of.get(key)
             if followers:
                 self._ready.append(followers.popleft())
-            elif followers is not None:
-                del followers_of[row.key]
+            else:
+                followers_of.pop(key, None)
 
     def refuse(self, row: Queued, *, flying: bool) -> list[int]:
         """This one failed: its key stands still. The seqs that were waiting behind it."""
@@ -178,7 +200,7 @@ class Window:
         self._held[row.seq] = row.bucket
         if not self._one_per_key:
             return []
-        dropped = [item[0].seq for item in self._followers.pop(key, ())]
+        dropped = [item[0].seq for item in self._followers.pop(key, None) or ()]
         for seq in dropped:
             self._held.pop(seq, None)
         return dropped

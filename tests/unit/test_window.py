@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitrelay.publisher import Message
-from commitrelay.store import Queued
+from commitrelay.store import ATTEMPTS, BLOCKED, BUCKET, KEY, SEQ, Queued
 from commitrelay.window import Item, Window
 
 ALL = frozenset(range(64))
@@ -137,3 +137,8 @@ def test_one_per_key_never_two_of_a_key_in_flight_and_always_in_order(
             hand.landed([landed], 1)
     assert sum(map(len, sent.values())) == len(keys)
     assert all(order == sorted(order) for order in sent.values())
+
+
+def test_places_in_a_row_are_those_of_its_names() -> None:
+    places = {"seq": SEQ, "key": KEY, "bucket": BUCKET, "attempts": ATTEMPTS, "blocked": BLOCKED}
+    assert places == {name: Queued._fields.index(name) for name in places}

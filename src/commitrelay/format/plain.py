@@ -26,6 +26,9 @@ MAX_CACHED_KINDS = 4096
 
 Kind = tuple[str, str, str]
 
+new_message = tuple.__new__
+"""As `Message(…)`, without the call in between that names its fields."""
+
 
 class Plain:
     """The payload untouched, the key the aggregate's id, everything else in headers.
@@ -78,7 +81,7 @@ class Plain:
             _append(headers, user_headers, event_id)
         if self._spread:
             topic = self._route(event)
-        return Message(topic, aggregate_id, payload, headers, event_id)
+        return new_message(Message, (topic, aggregate_id, payload, headers, event_id))
 
     def _learn(self, kind: Kind, event: Queued) -> tuple[str, Header, Header, Header]:
         if len(self._kinds) >= MAX_CACHED_KINDS:

@@ -20,6 +20,9 @@ from commitrelay.publishers.kafka.settings import Config
 
 logger = logging.getLogger("commitrelay.kafka")
 
+ANY_PARTITION = -1
+"""The partitioner chooses."""
+
 POLL_SECONDS = 0.1
 PURGE_SECONDS = 2.0
 

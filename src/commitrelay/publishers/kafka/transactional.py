@@ -25,7 +25,7 @@ from commitrelay.publisher import (
     Unreachable,
 )
 from commitrelay.publishers.kafka.outcomes import outcome_of
-from commitrelay.publishers.kafka.producer import Errors, PolledProducer, sent
+from commitrelay.publishers.kafka.producer import ANY_PARTITION, Errors, PolledProducer, sent
 from commitrelay.publishers.kafka.settings import BATCH_BYTES, KafkaSettings
 from commitrelay.publishers.kafka.topics import Topics, missing_topics
 from commitrelay.publishers.worker import WorkerPublisher
@@ -150,8 +150,7 @@ class _Transaction:
     def run(self) -> None:
         """Send and commit; `KafkaException` if that failed."""
         self._producer.client.begin_transaction()
-        for message in self.messages:
-            self._produce(message)
+        self._produce_all()
         # After one message has failed, librdkafka holds the others back: no use to wait for them.
         self._decided.wait(self._seconds_left)
         if self._errors.first is not None:
@@ -196,26 +195,22 @@ class _Transaction:
     def _seconds_left(self) -> float:
         return max(0.1, self._deadline - time.monotonic())
 
-    def _produce(self, message: Message) -> None:
-        topic, key, value, headers, _event_id = message
-        while True:
-            try:
-                self._producer.produce(
-                    topic,
-                    sent(value),
-                    key,
-                    on_delivery=self._acknowledge,
-                    timestamp=message.timestamp_ms,
-                    headers=headers,
-                )
-            except BufferError:
-                if self._decided.wait(0.002) or time.monotonic() > self._deadline:
-                    return
-            except KafkaException as error:
-                self._errors.note_own(error.args[0], message)
-                raise
-            else:
-                return
+    def _produce_all(self) -> None:
+        produce, acknowledge = self._producer.produce, self._acknowledge
+        for message in self.messages:
+            topic, key, value, headers, _event_id = message
+            body = sent(value)
+            stamp = 0 if type(message) is Message else message.timestamp_ms
+            while True:
+                try:
+                    produce(topic, body, key, ANY_PARTITION, acknowledge, None, stamp, headers)
+                    break
+                except BufferError:
+                    if self._decided.wait(0.002) or time.monotonic() > self._deadline:
+                        break
+                except KafkaException as error:
+                    self._errors.note_own(error.args[0], message)
+                    raise
 
     def _acknowledge(self, error: KafkaError | None, message: KafkaMessage[bytes, bytes]) -> None:
         """Called in the polling thread."""
