@@ -86,6 +86,48 @@ class RefusesTheSecond:
         return [Refused("no twos") if m.value == b"2" else next(outcomes) for m in messages]
 
 
+class OneAtATime:
+    """Notes the sizes of the calls, of which no two overlap; the first waits for the claims."""
+
+    capabilities = PublisherCapabilities(stops_at_failure=True, max_in_flight=1)
+
+    def __init__(self, inner: Publisher) -> None:
+        self._inner = inner
+        self.delivery_timeout_seconds = inner.delivery_timeout_seconds
+        self.sizes: list[int] = []
+        self.claimed = asyncio.Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    async def publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        self.sizes.append(len(messages))
+        await self.claimed.wait()
+        return await self._inner.publish(messages)
+
+
+def test_calls_that_may_not_overlap_are_larger(outbox_path: Path, tmp_path: Path) -> None:
+    async def run() -> None:
+        options = RelayOptions(until="drained", batch_size=10, window=8)
+        relaying = relay(outbox_path, tmp_path / "topics", options, OneAtATime)
+        publisher = relaying._publisher
+        assert isinstance(publisher, OneAtATime)
+        async with asyncio.timeout(60):
+            task = asyncio.create_task(relaying.run())
+            while relaying._window.ready < 40:
+                await asyncio.sleep(0.01)
+            publisher.claimed.set()
+            await task
+        assert publisher.sizes[:2] == [10, 40]
+        assert sum(publisher.sizes) == 200
+
+    add(outbox_path, *(event(str(number % 7), number) for number in range(200)))
+    asyncio.run(run())
+    for key in "0123456":
+        order = [int(value) for found, value in delivered(tmp_path / "topics") if found == key]
+        assert order == sorted(order)
+
+
 @pytest.mark.parametrize("until", ["once", "drained"])
 def test_delivers_what_is_there_and_ends(outbox_path: Path, tmp_path: Path, until: str) -> None:
     add(outbox_path, *(event(str(n % 3), n) for n in range(30)))
