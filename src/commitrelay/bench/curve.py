@@ -63,10 +63,14 @@ def _measure(site: Site, name: str, scale: float, say: Say) -> dict[str, Any]:
     foreign: list[float] = []
     for round_number in range(site.plan.rounds):
         for point in points if round_number % 2 == 0 else reversed(points):
+            if curve.lay is not None:
+                _lay(site, curve, point)
             for subject in subjects:
                 if point.processes and subject.settings.get("strategy") == "leader":
                     continue  # the others would stand by
-                run = _run(site, curve, point, subject)
+                if curve.lay is None:
+                    _lay(site, curve, point)
+                run = _run(site, point, subject)
                 rates[point.label][subject.name].append(run.events_per_second)
                 foreign.append(run.foreign_cores)
                 say(
@@ -82,13 +86,20 @@ def _measure(site: Site, name: str, scale: float, say: Say) -> dict[str, Any]:
     }
 
 
-def _run(site: Site, curve: Curve, point: Point, subject: Subject) -> Drained:
-    ground, events = site.ground, site.plan.events
-    ground.clear()
-    lanes = ["default", *(f"lane-{n}" for n in range(2, point.lanes + 1))]
-    ground.add_lanes(lanes[1:])
+def _lay(site: Site, curve: Curve, point: Point) -> None:
+    """The tables as a point wants them. A run leaves what was laid, so its subjects share it."""
+    site.ground.clear()
+    site.ground.add_lanes(_lanes(point)[1:])
     if curve.lay is not None and point.before:
         curve.lay(site, point.before)
+
+
+def _lanes(point: Point) -> list[str]:
+    return ["default", *(f"lane-{n}" for n in range(2, point.lanes + 1))]
+
+
+def _run(site: Site, point: Point, subject: Subject) -> Drained:
+    events = site.plan.events
     if point.processes:
         return drain.drain_together(site, subject, point.processes)
     drain.prepare(site, events, **point.workload)
@@ -96,7 +107,7 @@ def _run(site: Site, curve: Curve, point: Point, subject: Subject) -> Drained:
         site,
         subject,
         events=events * point.lanes,
-        lanes=tuple(lanes),
+        lanes=tuple(_lanes(point)),
         **point.job,
     )
 
