@@ -31,6 +31,7 @@ from commitrelay.publisher import (
     Unreachable,
 )
 from commitrelay.store import DirectStore, Fence, Queued
+from commitrelay.urls import scrub
 
 logger = logging.getLogger("commitrelay.direct")
 
@@ -233,7 +234,7 @@ class DirectWorker:
                 if outcome is DELIVERED:
                     delivered.append(row.seq)
                 elif isinstance(outcome, (Refused, Unreachable)):
-                    error = outcome.reason
+                    error = scrub(outcome.reason)
                 if outcome is not DELIVERED or not lines[row.key]:
                     del lines[row.key]
         return delivered, error

@@ -38,6 +38,7 @@ from commitrelay.purge import Archive
 from commitrelay.route import Route
 from commitrelay.settler import Settler
 from commitrelay.store import SWEEP_SECONDS, ClaimRequest, Failure, Queued, State, Store
+from commitrelay.urls import scrub
 from commitrelay.window import Item, Key, Window
 
 logger = logging.getLogger("commitrelay.relay")
@@ -472,7 +473,7 @@ class Relay:
     def _refuse(self, row: Queued, refused: Refused, *, flying: bool) -> None:
         waiting = self._window.refuse(row, flying=flying)
         attempts = row.attempts + 1
-        reason, not_before = refused.reason, refused.retry_after_seconds or 0.0
+        reason, not_before = scrub(refused.reason), refused.retry_after_seconds or 0.0
         retry = self.options.retry
         delay = retry.delay_seconds(attempts, self._random, at_least_seconds=not_before)
         blocks = self.options.on_dead == "block"
