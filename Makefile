@@ -1,7 +1,7 @@
 # A fresh Debian machine with git, make and Python 3.11 needs nothing else.
 BIN      := .venv/bin
 SERVICES := $(BIN)/python scripts/services
-PYTHONS  := . scripts/services scripts/demo-matrix
+PYTHONS  := . scripts/services scripts/demo-matrix scripts/promtool scripts/helm
 
 .PHONY: help demo example demo-matrix test test-mysql test-fast lint format bench services services-down venv clean
 
@@ -35,6 +35,8 @@ lint: .venv/dev ## style, types and the direction of imports
 	@$(BIN)/mypy
 	@MYPYPATH=scripts $(BIN)/mypy --explicit-package-bases scripts/servers scripts/services
 	@MYPYPATH=scripts $(BIN)/mypy --explicit-package-bases scripts/demo-matrix
+	@MYPYPATH=scripts $(BIN)/mypy --explicit-package-bases scripts/promtool
+	@MYPYPATH=scripts $(BIN)/mypy --explicit-package-bases scripts/helm
 	@$(BIN)/lint-imports --no-logo
 
 format: .venv/dev ## rewrite in the house style

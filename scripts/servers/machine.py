@@ -21,6 +21,10 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "comm
 PORTS = range(20_000, 32_000)
 
 
+UNAVAILABLE = 69
+"""The exit code of a tool that this machine cannot have (EX_UNAVAILABLE)."""
+
+
 class Unavailable(Exception):
     """This machine cannot have the server; says why, and what would help."""
 

@@ -17,10 +17,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from commitrelay.errors import BrokerUnreachable, CommitrelayError
 from commitrelay.format import Plain
+from commitrelay.mention import key_of, mention
 from commitrelay.operations import Operations
 from commitrelay.publisher import (
     DELIVERED,
@@ -145,6 +146,14 @@ class DeadLetters:
                 return
 
 
+class Letter(NamedTuple):
+    """A message about an event that dies."""
+
+    failure: Failure
+    message: Message
+    about: dict[str, str]
+
+
 class BuryingStore(WrappedStore):
     """Sends dead letters before it lets their events be dead."""
 
@@ -171,37 +180,35 @@ class BuryingStore(WrappedStore):
 
     async def _bury(self, dying: Sequence[Failure], relay: str) -> dict[int, Failure]:
         """Send them; what becomes of those that have to wait."""
-        found = [(failure, await self._message(failure, relay)) for failure in dying]
-        letters = [(failure, message) for failure, message in found if message is not None]
-        outcomes = await self._letters.send([message for _failure, message in letters])
+        found = [await self._letter(failure, relay) for failure in dying]
+        letters = [letter for letter in found if letter is not None]
+        outcomes = await self._letters.send([letter.message for letter in letters])
         postponed: dict[int, Failure] = {}
-        for (failure, message), outcome in zip(letters, outcomes, strict=True):
-            about = (message.event_id, message.key)
+        for (failure, message, about), outcome in zip(letters, outcomes, strict=True):
+            event = f"event {about['event_id']} of {about['key']}"
             if outcome is DELIVERED:
-                logger.info("sent dead event %s of key %s to %s", *about, message.topic)
+                logger.info("sent dead %s to %s", event, message.topic, extra=about)
             elif isinstance(outcome, Refused):
                 reason = scrub(outcome.reason)
-                logger.error("dead letter of event %s of key %s refused: %s", *about, reason)
+                logger.error("dead letter of %s refused: %s", event, reason, extra=about)
             else:
-                logger.warning("event %s of key %s dies later: its dead letter must wait", *about)
+                logger.warning("%s dies later: its dead letter must wait", event, extra=about)
                 later = failure._replace(retry_in_seconds=POSTPONED_SECONDS, blocks=True)
                 postponed[failure.seq] = later
         return postponed
 
-    async def _message(self, failure: Failure, relay: str) -> Message | None:
+    async def _letter(self, failure: Failure, relay: str) -> Letter | None:
         record = await self._record(failure.seq)
         if record is None:
             return None  # somebody has purged or discarded it meanwhile
+        key = key_of(record.aggregate_type, record.aggregate_id)
+        about = mention(record.id, key, self._letters.lane)
         try:
             history = await self._history(failure.seq)
-            return self._letters.message(record, failure, relay, history)
+            return Letter(failure, self._letters.message(record, failure, relay, history), about)
         except CommitrelayError as error:
-            logger.error(
-                "event %s of key %s cannot be a dead letter: %s",
-                record.id,
-                record.aggregate_id,
-                error,
-            )
+            reason = "event %s of %s cannot be a dead letter: %s"
+            logger.error(reason, record.id, key, error, extra=about)
             return None
 
     async def _record(self, seq: int) -> EventRecord | None:

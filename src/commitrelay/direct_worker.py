@@ -19,6 +19,7 @@ from commitrelay.claim import Claim
 from commitrelay.errors import BrokerUnreachable, StoreUnreachable
 from commitrelay.format import Composer
 from commitrelay.guard import guarded_publish
+from commitrelay.mention import key_of, mention
 from commitrelay.outage import Outage
 from commitrelay.publisher import (
     DELIVERED,
@@ -30,6 +31,7 @@ from commitrelay.publisher import (
     Unreachable,
 )
 from commitrelay.store import DirectStore, Fence, Queued
+from commitrelay.urls import scrub
 
 logger = logging.getLogger("commitrelay.direct")
 
@@ -232,7 +234,7 @@ class DirectWorker:
                 if outcome is DELIVERED:
                     delivered.append(row.seq)
                 elif isinstance(outcome, (Refused, Unreachable)):
-                    error = outcome.reason
+                    error = scrub(outcome.reason)
                 if outcome is not DELIVERED or not lines[row.key]:
                     del lines[row.key]
         return delivered, error
@@ -299,8 +301,17 @@ class DirectWorker:
         self._stats.passed += len(delivered)
         self._stats.released += len(released) + len(parked)
         if released:
-            count = len(released) + len(parked)
-            logger.info("%d events left to the relay: %s", count, error or "not sent")
+            self._tell_of(rows, {*released, *parked}, error or "not sent")
+
+    def _tell_of(self, rows: Sequence[Queued], left: Collection[int], reason: str) -> None:
+        """One line for all, for in an outage they are many: by the name of the first."""
+        first = next(row for row in rows if row.seq in left)
+        key = key_of(first.aggregate_type, first.aggregate_id)
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        logger.info(
+            "event %s of %s%s left to the relay: %s", first.id, key, more, reason,
+            extra=mention(first.id, key, self._lane),
+        )  # fmt: skip
 
     def _end(self, claims: Collection[Claim]) -> None:
         for claim in claims:

@@ -15,6 +15,9 @@ from typing import TextIO
 from commitrelay.urls import scrub
 
 _OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_NAMES_OF_AN_EVENT = ("event_id", "key")
+"""Said in a sentence already where the sentence is about the event: people need them once."""
+
 _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 
 
@@ -41,11 +44,16 @@ class Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         level = f"{record.levelname.lower():8}"
-        details = "".join(f"  {name}={value}" for name, value in _extra(record).items())
+        text = _text(record)
+        details = "".join(
+            f"  {name}={value}"
+            for name, value in _extra(record).items()
+            if name not in _NAMES_OF_AN_EVENT or str(value) not in text
+        )
         code = _COLOURS.get(record.levelname) if self._colour else None
         if code:
             level = f"\x1b[{code}m{level}\x1b[0m"
-        return scrub(f"{clock} {level} {_text(record)}{details}{_trace(self, record)}")
+        return scrub(f"{clock} {level} {text}{details}{_trace(self, record)}")
 
 
 class JsonLines(logging.Formatter):

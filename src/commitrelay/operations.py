@@ -25,7 +25,7 @@ MAX_TARGETS = 100_000
 """One command changes no more events of a queue than this."""
 
 WAITING_CAP = 10_000
-"""Counts of what waits behind an event stop here."""
+"""Counts of what waits behind an event stop here, and so does looking for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,8 @@ class BlockedKey:
     due_at: datetime | None
     last_error: str | None
     since: datetime  # its first failed attempt, or when it was added
-    waiting: int  # later events of the key, at most WAITING_CAP
+    waiting: int  # later events of the key that are known to wait
+    more_may_wait: bool  # counting stopped at WAITING_CAP
 
 
 @dataclass(frozen=True, slots=True)

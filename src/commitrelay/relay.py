@@ -31,6 +31,7 @@ from commitrelay.format import Composer, Plain
 from commitrelay.guard import guarded_publish
 from commitrelay.leases import ALL_BUCKETS, MIN_LEASE_SHARE, Leases
 from commitrelay.maintenance import purge_forever
+from commitrelay.mention import key_of, mention
 from commitrelay.options import RelayOptions, RelayStats
 from commitrelay.outage import Outage
 from commitrelay.publisher import DELIVERED, Outcome, Publisher, Refused, Unreachable
@@ -48,6 +49,7 @@ from commitrelay.store import (
     State,
     Store,
 )
+from commitrelay.urls import scrub
 from commitrelay.window import Item, Key, Window
 
 logger = logging.getLogger("commitrelay.relay")
@@ -501,19 +503,21 @@ class Relay:
     def _refuse(self, row: Queued, refused: Refused, *, flying: bool) -> None:
         waiting = self._window.refuse(row, flying=flying)
         attempts = row.attempts + 1
-        reason, not_before = refused.reason, refused.retry_after_seconds or 0.0
+        reason, not_before = scrub(refused.reason), refused.retry_after_seconds or 0.0
         retry = self.options.retry
         delay = retry.delay_seconds(attempts, self._random, at_least_seconds=not_before)
         blocks = self.options.on_dead == "block"
         self._settler.fail(row, Failure(row.seq, reason, delay, blocks, row.attempts), waiting)
         self.stats.refused += 1
-        event = f"{row.event_type} {row.id} of {row.aggregate_type} {row.aggregate_id}"
+        key = key_of(row.aggregate_type, row.aggregate_id)
+        event = f"{row.event_type} {row.id} of {key}"
+        about = mention(row.id, key, self.options.lane)
         if delay is None:
             self.stats.dead += 1
-            logger.error("%s is dead after %d attempts: %s", event, attempts, reason)
+            logger.error("%s is dead after %d attempts: %s", event, attempts, reason, extra=about)
         else:
             self.stats.retried += 1
-            logger.warning("%s refused, again in %.1f s: %s", event, delay, reason)
+            logger.warning("%s refused, again in %.1f s: %s", event, delay, reason, extra=about)
 
     # --- lease ----------------------------------------------------------------------------
 

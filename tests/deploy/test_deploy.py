@@ -1,6 +1,7 @@
 """deploy/: what it names exists, and the tools of its trade have nothing to say against it.
 
-promtool, helm, hadolint and systemd-analyze are run where they are installed.
+promtool and helm are the machine's own, or are fetched by scripts/promtool and scripts/helm;
+hadolint and systemd-analyze are run where they are installed.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from commitrelay.cli.app import every_command
 from commitrelay.metrics import Histogram
 from commitrelay.settings import DECLARATIONS
 from commitrelay.telemetry import LaneMeter, Telemetry
+from tests.conftest import give_up
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm/commitrelay"
 KUBERNETES = "1.30.0"
+UNAVAILABLE = 69
+"""What scripts/promtool and scripts/helm answer where they cannot be had."""
 
 
 def tool(name: str) -> str:
@@ -36,11 +40,25 @@ def tool(name: str) -> str:
     return found
 
 
-def run(*command: str | Path, cwd: Path = ROOT) -> str:
+def fetched(name: str) -> tuple[str, ...]:
+    found = shutil.which(name)
+    return (found,) if found else (sys.executable, str(ROOT / "scripts" / name))
+
+
+def attempt(
+    *command: str | Path, cwd: Path = ROOT, given: str | None = None
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [str(word) for word in command],
-        cwd=cwd, capture_output=True, text=True, timeout=120, check=False,
+        cwd=cwd, input=given, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
+    if done.returncode == UNAVAILABLE:
+        give_up(done.stderr.strip())
+    return done
+
+
+def run(*command: str | Path, cwd: Path = ROOT, given: str | None = None) -> str:
+    done = attempt(*command, cwd=cwd, given=given)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -100,7 +118,6 @@ def test_the_dashboard_is_whole() -> None:
 
 
 def test_every_expression_of_the_dashboard_is_promql(tmp_path: Path) -> None:
-    promtool = tool("promtool")
     dashboard = json.loads((DEPLOY / "grafana/dashboard.json").read_text("utf-8"))
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     rules = [
@@ -110,7 +127,7 @@ def test_every_expression_of_the_dashboard_is_promql(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(
         yaml.safe_dump({"groups": [{"name": "x", "rules": rules}]})
     )
-    run(promtool, "check", "rules", tmp_path / "rules.yaml")
+    run(*fetched("promtool"), "check", "rules", tmp_path / "rules.yaml")
 
 
 def test_every_rule_says_what_to_do() -> None:
@@ -126,19 +143,21 @@ def test_every_rule_says_what_to_do() -> None:
 
 
 def test_promtool_accepts_rules_and_their_tests() -> None:
-    promtool = tool("promtool")
-    run(promtool, "check", "rules", "rules.yaml", cwd=DEPLOY / "prometheus")
-    run(promtool, "test", "rules", "rules_test.yaml", cwd=DEPLOY / "prometheus")
+    promtool = fetched("promtool")
+    run(*promtool, "check", "rules", "rules.yaml", cwd=DEPLOY / "prometheus")
+    run(*promtool, "test", "rules", "rules_test.yaml", cwd=DEPLOY / "prometheus")
+
+
+def test_promtool_refuses_a_rule_that_is_wrong(tmp_path: Path) -> None:
+    rules = (DEPLOY / "prometheus/rules.yaml").read_text("utf-8")
+    (tmp_path / "rules.yaml").write_text(rules.replace("expr: ", "expr: ((", 1))
+    assert attempt(*fetched("promtool"), "check", "rules", tmp_path / "rules.yaml").returncode == 1
 
 
 def test_promtool_accepts_the_exposition() -> None:
-    promtool = tool("promtool")
     telemetry = Telemetry()
     LaneMeter(telemetry, 'a "strange" lane')
-    done = subprocess.run(
-        [promtool, "check", "metrics"],
-        input=telemetry.text(), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = attempt(*fetched("promtool"), "check", "metrics", given=telemetry.text())
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -216,15 +235,27 @@ def test_the_chart_names_what_exists() -> None:
 
 def rendered(*more: str) -> dict[str, Any]:
     text = run(
-        tool("helm"), "template", "shop", CHART, "--kube-version", KUBERNETES,
+        *fetched("helm"), "template", "shop", CHART, "--kube-version", KUBERNETES,
         *(word for setting in more for word in ("--set", setting)),
     )  # fmt: skip
     return {entry["kind"]: entry for entry in yaml.safe_load_all(text) if entry}
 
 
 def test_helm_accepts_the_chart() -> None:
-    run(tool("helm"), "lint", "--strict", CHART)
-    assert set(rendered()) == {"ConfigMap", "Deployment", "Job", "PodDisruptionBudget", "Service"}
+    run(*fetched("helm"), "lint", "--strict", CHART)
+    found = rendered()
+    assert set(found) == {"ConfigMap", "Deployment", "Job", "PodDisruptionBudget", "Service"}
+    assert found["Job"]["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    assert set(rendered("migrate.enabled=false")) == set(found) - {"Job"}
+
+
+@pytest.mark.parametrize("wrong", ["{{ .Values.nowhere.at.all }}", "{{ end }}", "a: [", "  b: 1"])
+def test_helm_refuses_a_chart_that_is_wrong(tmp_path: Path, wrong: str) -> None:
+    shutil.copytree(CHART, tmp_path / "commitrelay")
+    (tmp_path / "commitrelay/templates/wrong.yaml").write_text(f"a: 1\n{wrong}\n")
+    done = attempt(*fetched("helm"), "lint", "--strict", tmp_path / "commitrelay")
+    assert done.returncode == 1
+    assert "wrong.yaml" in done.stdout + done.stderr
 
 
 def test_the_rendered_relays_are_probed_protected_and_scaled() -> None:

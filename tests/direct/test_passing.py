@@ -469,6 +469,25 @@ def test_what_the_broker_does_not_take_is_the_relays_at_once(
     assert delivered.index(1) < delivered.index(2)
 
 
+def test_the_log_names_what_is_left_to_the_relay(
+    database: Database, direct: DirectPass, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "commitrelay.direct")
+    outbox = Outbox(direct=direct)
+    broker.answer = Refused("not with password=c4n4ry")
+    events = [event(number, key="a") for number in range(3)]
+    with closing(database.connect()) as connection, outbox.transaction(connection):
+        outbox.add(connection, *events)
+    wait_until(lambda: "left to the relay" in caplog.text, 30, "the line")
+    [line] = [each for each in caplog.records if "left to the relay" in each.getMessage()]
+    said = f"event {events[0].id} of Order/a and 2 more left to the relay: not with password=***"
+    assert line.getMessage() == said
+    named = {"event_id": str(events[0].id), "key": "Order/a", "lane": "default"}
+    assert named.items() <= vars(line).items()
+    rows = database.rows("SELECT last_error FROM outbox_queue WHERE seq = 1")
+    assert rows == [("not with password=***",)]
+
+
 def test_while_the_broker_is_away_nothing_is_claimed(
     database: Database, direct: DirectPass, broker: Broker, connection: Any
 ) -> None:

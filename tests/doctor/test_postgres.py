@@ -161,22 +161,40 @@ def test_encryption_of_the_database(outbox: str) -> None:
 
 
 @contextmanager
-def slot(url: str, name: str) -> Iterator[Any]:
-    run(url, f"SELECT pg_create_physical_replication_slot('{name}', true)")
+def slot(url: str, kind: str, name: str) -> Iterator[None]:
+    second = "'pgoutput'" if kind == "logical" else "true"
+    run(url, f"SELECT pg_create_{kind}_replication_slot('{name}', {second})")
     try:
         yield
     finally:
         run(url, f"SELECT pg_drop_replication_slot('{name}')")
 
 
+def lose_what_slots_need(url: str) -> None:
+    """Write more than the server keeps for slots, and let it remove what is old."""
+    run(url, "ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'", "SELECT pg_reload_conf()")
+    lost = "SELECT 1 FROM pg_replication_slots WHERE wal_status = 'lost'"
+    deadline = time.monotonic() + 60
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute(lost).fetchone() is None:
+            assert time.monotonic() < deadline
+            connection.execute("SELECT pg_logical_emit_message(false, 'test', 'x')")
+            connection.execute("SELECT pg_switch_wal()")
+            connection.execute("CHECKPOINT")
+
+
 def test_what_concerns_the_whole_server(dedicated_server: Any) -> None:
     """Replication slots and autovacuum: other tests would see them."""
     url = initialised(dedicated_server("postgres").url)
     assert found("replication-slots", url) == []
-    with slot(url, "forgotten"):
-        problem = the_problem("replication-slots", url)
-        assert "slot forgotten has no reader" in problem
-    assert found("replication-slots", url) == []
+    for kind in ("physical", "logical"):
+        with slot(url, kind, "forgotten"):
+            problem = the_problem("replication-slots", url)
+            assert "slot forgotten has no reader" in problem
+        assert found("replication-slots", url) == []
+    with slot(url, "physical", "late"):
+        lose_what_slots_need(url)
+        assert "slot late is lost" in the_problem("replication-slots", url)
     assert found("autovacuum", url) == []
     run(url, "ALTER SYSTEM SET autovacuum = off", "SELECT pg_reload_conf()")
     deadline = time.monotonic() + 60

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -208,6 +209,20 @@ def test_embedded_in_an_application(outbox_path: Path, tmp_path: Path) -> None:
 
     asyncio.run(asyncio.wait_for(application(), 20))
     assert len(delivered(tmp_path / "t")) == 3
+
+
+def test_no_password_is_stored_with_an_error(outbox_path: Path, tmp_path: Path) -> None:
+    class Indiscreet(RefusesTheSecond):
+        async def publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+            return [Refused("redis://u:c4n4ry@h said no, password=c4n4ry") for _ in messages]
+
+    add(outbox_path, event("a", 1))
+    asyncio.run(relay(outbox_path, tmp_path / "t", DRAINED, Indiscreet).run())
+    with closing(sqlite3.connect(outbox_path)) as connection:
+        stored = connection.execute(
+            "SELECT last_error FROM outbox_queue UNION ALL SELECT error FROM outbox_attempt"
+        ).fetchall()
+    assert {text for (text,) in stored} == {"redis://u:***@h said no, password=***"}
 
 
 def test_waits_for_a_broker_that_is_down_at_the_start_and_says_so_once(

@@ -35,6 +35,7 @@ VALUES: dict[str, Any] = {
     "retry_in": 1.5,
     "attempts": 0,
     "claim_seconds": 60,
+    "cap": 10_000,
 }
 SEARCHED = {
     "claim_pending": {"hot", "blockers", "PRIMARY"},
@@ -54,6 +55,7 @@ SEARCHED = {
     "find_abandoned": {"due"},
     "free_abandoned": {"PRIMARY"},
     "has_work": {"hot", "due"},
+    "pending_after": {"hot"},
 }
 SCANS = {"ALL", "index"}
 SMALL = ("<", "fence", "blocked")

@@ -49,6 +49,8 @@ VALUES = {
     "strategy": "'partitioned'",
     "keep": "NULL",
     "lease_seconds": "60",
+    "seq": "1",
+    "cap": "10000",
 }
 
 OPERATORS_VALUES = {
@@ -73,6 +75,7 @@ SEARCHED = {
     "settled": {"outbox_event_seq_key", "outbox_queue_pkey"},
     "delete_settled": {"outbox_event_seq_key", "outbox_queue_pkey", "outbox_attempt_seq"},
     "purge_inbox": {"outbox_inbox_done"},
+    "pending_after": {"outbox_queue_hot"},
 }
 LOOKUPS = {
     "outbox_queue_pkey": "seq",

@@ -341,9 +341,10 @@ def test_what_cannot_be_expanded_stays_text_with_one_warning(
         for _ in range(2):
             value = composer(event(payload=payload.encode())).value
             assert json.loads(value) == payload
-    (warning,) = caplog.messages
-    assert why in warning
-    assert ID in warning
+    (warning,) = caplog.records
+    assert why in warning.getMessage()
+    assert ID in warning.getMessage()
+    assert vars(warning)["event_id"] == ID
 
 
 def test_bytes_are_not_expanded() -> None:

@@ -46,7 +46,7 @@ def _text(keys: Sequence[BlockedKey]) -> str:
             f"{key.aggregate_type}/{key.aggregate_id}",
             key.lane,
             age((now - key.since).total_seconds()),
-            count(key.waiting, WAITING_CAP),
+            count(key.waiting, 0 if key.more_may_wait else None),
             key.state,
             key.id,
             key.event_type,
@@ -63,8 +63,9 @@ COMMAND = Command(
     summary="Show which keys stand still, behind which event.",
     description=f"""
         Lists the aggregates whose events do not move, longest first: the event that failed, since
-        when, its state and error, and how many later events of the aggregate wait behind it
-        (counted up to {WAITING_CAP:,}; events that no relay has looked at yet are not among them).
+        when, its state and error, and how many later events of the aggregate wait behind it.
+        Counting stops at {WAITING_CAP:,} events that a relay has set aside for it, and at so many
+        that nobody has looked at yet, of all aggregates: then there may be more (+).
     """,
     run=run,
     options=(

@@ -38,6 +38,7 @@ from commitrelay.errors import (
     first_of,
 )
 from commitrelay.format.reading import Reader
+from commitrelay.mention import key_of, mention
 from commitrelay.outage import Outage
 from commitrelay.publisher import DELIVERED, Refused
 from commitrelay.source import Arrival, Source
@@ -590,12 +591,8 @@ def _moment(text: str | None) -> datetime | None:
 def _about(entry: Entry) -> dict[str, object]:
     if entry.read is None:
         return {"partition": entry.arrival.partition, "position": shown(entry.arrival.position)}
-    return {
-        "event": entry.read.id,
-        "event_type": entry.read.event_type,
-        "aggregate_type": entry.read.aggregate_type,
-        "aggregate_id": entry.read.aggregate_id,
-    }
+    key = key_of(entry.read.aggregate_type, entry.read.aggregate_id)
+    return {**mention(entry.read.id, key), "event_type": entry.read.event_type}
 
 
 def _stopped(entry: Entry, error: BaseException) -> StoppedKey:

@@ -32,6 +32,7 @@ from commitrelay.format.connect_json import (
 from commitrelay.format.content import carried_by
 from commitrelay.format.debezium_options import HEADER, DebeziumOptions, Placement
 from commitrelay.format.headers import Header, user_headers
+from commitrelay.mention import key_of, mention
 from commitrelay.publisher import TOMBSTONE, Message, StampedMessage
 from commitrelay.store import Queued
 
@@ -152,6 +153,7 @@ class Debezium:
             logger.warning(
                 "the payload of event %s (%s.%s) is sent as text and not expanded: %s",
                 event.id, *kind, reason,
+                extra=mention(event.id, key_of(event.aggregate_type, event.aggregate_id)),
             )  # fmt: skip
 
 

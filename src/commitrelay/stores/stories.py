@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
 from commitrelay.operations import (
+    WAITING_CAP,
     AuditRow,
     BlockedKey,
     Edited,
@@ -54,9 +56,24 @@ def audit_row(when: When, row: Sequence[Any]) -> AuditRow:
     return AuditRow(number, when(at), actor, action, lane, asked, events)
 
 
-def blocked_key(when: When, lane: str, row: Sequence[Any]) -> BlockedKey:
+def first_seq(rows: Rows) -> int:
+    """From where on something may wait behind these keys."""
+    return min(int(row[2]) for row in rows)
+
+
+def blocked_keys(when: When, lane: str, rows: Rows, pending: Rows) -> list[BlockedKey]:
+    """With what is parked behind each, and which of the `pending` events wait there too."""
+    heads = {row[-1]: row[2] for row in rows}
+    behind = Counter(key for key, seq in pending if seq > heads.get(key, seq))
+    is_cut_off = len(pending) >= WAITING_CAP
+    return [_blocked_key(when, lane, row, behind[row[-1]], is_cut_off) for row in rows]
+
+
+def _blocked_key(
+    when: When, lane: str, row: Sequence[Any], pending: int, is_cut_off: bool
+) -> BlockedKey:
     aggregate_type, aggregate_id, seq, event_id, event_type, state, attempts = row[:7]
-    due_at, last_error, since, waiting = row[7:]
+    due_at, last_error, since, parked, _key = row[7:]
     return BlockedKey(
         lane=lane,
         aggregate_type=aggregate_type,
@@ -69,5 +86,6 @@ def blocked_key(when: When, lane: str, row: Sequence[Any]) -> BlockedKey:
         due_at=None if due_at is None else when(due_at),
         last_error=last_error,
         since=when(since),
-        waiting=waiting,
+        waiting=parked + pending,
+        more_may_wait=is_cut_off or parked >= WAITING_CAP,
     )

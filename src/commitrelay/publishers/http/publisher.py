@@ -175,7 +175,7 @@ class HttpPublisher:
             headers={**headers, **signed, **self._own_headers()},
             allow_redirects=False,
         ) as response:
-            body = await _start_of(response)
+            body = self.settings.hide_credentials(await _start_of(response))
             where = f"{self}{url.raw_path}"
             outcome = outcome_of(where, response.status, response.headers, body, datetime.now(UTC))
         if response.status == 504 and isinstance(outcome, Unreachable):

@@ -16,7 +16,7 @@ from commitrelay.errors import ConfigError
 from commitrelay.publishers.http.address import forbidden, is_ip, is_public
 from commitrelay.publishers.http.signature import read_secret
 from commitrelay.publishers.settings import Settings
-from commitrelay.urls import redact
+from commitrelay.urls import HIDDEN, redact
 
 TOPIC_FIELD = "{topic}"
 MOST_CONCURRENT = 1000
@@ -71,6 +71,17 @@ class HttpSettings:
         host = f"[{self.host}]" if ":" in self.host else self.host
         default = {"http": 80, "https": 443}[self.scheme]
         return host if self.port == default else f"{host}:{self.port}"
+
+    def hide_credentials(self, text: bytes) -> bytes:
+        """What an endpoint says, without what it was told: some repeat it in their errors."""
+        for secret in self._credentials():
+            text = text.replace(secret, HIDDEN.encode())
+        return text
+
+    def _credentials(self) -> list[bytes]:
+        kind, _, told = (self.authorization or "").partition(" ")
+        pair = base64.b64decode(told).partition(b":")[2] if kind == "Basic" else b""
+        return [secret for secret in (told.encode(), pair) if secret]
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Certificates and host names are always checked."""

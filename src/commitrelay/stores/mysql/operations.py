@@ -19,7 +19,7 @@ from commitrelay.operations import (
 )
 from commitrelay.store import EventFilter, Lane, State, Verdict
 from commitrelay.stores.mysql.admin import MysqlAdmin
-from commitrelay.stores.stories import audit_row, blocked_key, story
+from commitrelay.stores.stories import audit_row, blocked_keys, first_seq, story
 
 _STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind")
 
@@ -113,10 +113,11 @@ class MysqlOperations(MysqlAdmin):
         found: list[BlockedKey] = []
         for number, name in lanes:
             values = {"lane": number, "cap": WAITING_CAP, "limit": limit - len(found)}
-            found += [
-                blocked_key(_utc, name, row)
-                for row in (await self._ask("blocked_keys", values)).rows
-            ]
+            rows = (await self._ask("blocked_keys", values)).rows
+            if rows:
+                values["seq"] = first_seq(rows)
+                pending = (await self._ask("pending_after", values)).rows
+                found += blocked_keys(_utc, name, rows, pending)
         return found
 
     async def story(self, seq: int) -> Story:

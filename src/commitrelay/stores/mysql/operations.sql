@@ -190,7 +190,8 @@ SELECT
        AND w.seq < coalesce(
            (SELECT x.seq FROM @queue AS x FORCE INDEX (@@queue_blockers)
             WHERE x.lane = %(lane)s AND x.blocking_key = head.key AND x.seq > head.seq
-            ORDER BY x.seq LIMIT %(cap)s, 1), 9223372036854775807))
+            ORDER BY x.seq LIMIT %(cap)s, 1), 9223372036854775807)),
+    head.key
 FROM (
     SELECT (SELECT q.seq FROM @queue AS q FORCE INDEX (@@queue_blockers)
             WHERE q.lane = %(lane)s AND q.blocking_key = blocked.k
@@ -203,6 +204,12 @@ STRAIGHT_JOIN @queue AS head FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN @event AS e ON e.seq = head.seq
 WHERE head.state IN (1, 4)
 LIMIT %(limit)s;
+
+-- pending_after: keys of the first pending events behind one event, for those that nobody parked yet.
+SELECT q.key, q.seq FROM @queue AS q FORCE INDEX (@@queue_hot)
+WHERE q.lane = %(lane)s AND q.state = 0 AND q.seq > %(seq)s
+ORDER BY q.seq
+LIMIT %(cap)s;
 
 -- lane_names: all lanes.
 SELECT id, name FROM @lane ORDER BY id;

@@ -52,7 +52,7 @@ SELECT s.slot_name AS name, s.active, s.wal_status AS status,
                 ELSE pg_current_wal_lsn() END,
            s.restart_lsn), 0)::bigint AS bytes
 FROM pg_catalog.pg_replication_slots AS s
-WHERE s.restart_lsn IS NOT NULL
+WHERE s.restart_lsn IS NOT NULL OR s.wal_status = 'lost'
 ORDER BY s.slot_name;
 
 -- encryption: whether this connection is encrypted.

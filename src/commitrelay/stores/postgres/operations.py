@@ -19,7 +19,7 @@ from commitrelay.operations import (
 )
 from commitrelay.store import EventFilter, Lane, State, Verdict
 from commitrelay.stores.postgres.admin import PostgresAdmin
-from commitrelay.stores.stories import audit_row, blocked_key, story
+from commitrelay.stores.stories import audit_row, blocked_keys, first_seq, story
 
 _STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind")
 
@@ -114,7 +114,10 @@ class PostgresOperations(PostgresAdmin):
             for number, name, _paused in lanes:
                 values = {"lane": number, "cap": WAITING_CAP, "limit": limit - len(found)}
                 rows = await self._all(connection, "blocked_keys", values)
-                found += [blocked_key(_utc, name, row) for row in rows]
+                if rows:
+                    values["seq"] = first_seq(rows)
+                    pending = await self._all(connection, "pending_after", values)
+                    found += blocked_keys(_utc, name, rows, pending)
         return found
 
     async def story(self, seq: int) -> Story:

@@ -194,9 +194,16 @@ SELECT
         SELECT FROM @queue AS w
         WHERE w.lane = %(lane)s AND w.key = standing.key AND w.state IN (1, 3, 4, 5)
           AND w.seq > standing.seq
-        LIMIT %(cap)s) AS capped)
+        LIMIT %(cap)s) AS capped),
+    standing.key
 FROM standing
 CROSS JOIN LATERAL (SELECT * FROM @event WHERE seq = standing.seq OFFSET 0) AS e;
+
+-- pending_after: keys of the first pending events behind one event, for those that nobody parked yet.
+SELECT q.key, q.seq FROM @queue AS q
+WHERE q.lane = %(lane)s AND q.state = 0 AND q.seq > %(seq)s
+ORDER BY q.lane, q.seq
+LIMIT %(cap)s;
 
 -- lane_names: all lanes.
 SELECT id, name, paused FROM @lane ORDER BY id;

@@ -21,7 +21,7 @@ from commitrelay.operations import (
 )
 from commitrelay.store import EventFilter, Lane, State, Verdict
 from commitrelay.stores.sqlite.admin import SqliteAdmin, from_ms, from_text
-from commitrelay.stores.stories import audit_row, blocked_key, story
+from commitrelay.stores.stories import audit_row, blocked_keys, first_seq, story
 
 _PAGE_BITS = 12
 """A journal row holds seqs of one page of 4,096, by which the events' deliveries are found."""
@@ -173,9 +173,11 @@ class SqliteOperations(SqliteAdmin):
             found: list[BlockedKey] = []
             for number, name, _paused in lanes:
                 values = {"lane": number, "cap": WAITING_CAP, "limit": limit - len(found)}
-                found += [
-                    blocked_key(_at, name, row) for row in self._all(db, "blocked_keys", **values)
-                ]
+                rows = self._all(db, "blocked_keys", **values)
+                if rows:
+                    values["seq"] = first_seq(rows)
+                    pending = self._all(db, "pending_after", **values)
+                    found += blocked_keys(_at, name, rows, pending)
             return found
 
         return await self._database.read(read)

@@ -154,7 +154,8 @@ SELECT
         SELECT 1 FROM @queue AS w INDEXED BY @queue_blockers
         WHERE w.lane = :lane AND w.key = blocked.key AND w.state IN (1, 3, 4, 5)
           AND w.seq > head.seq
-        LIMIT :cap))
+        LIMIT :cap)),
+    blocked.key
 FROM blocked
 CROSS JOIN @queue AS head
 CROSS JOIN @event AS e ON e.seq = head.seq
@@ -164,6 +165,12 @@ WHERE head.lane = :lane
                   ORDER BY q.seq LIMIT 1)
   AND head.state IN (1, 4)
 LIMIT :limit;
+
+-- pending_after: keys of the first pending events behind one event, for those that nobody parked yet.
+SELECT q.key, q.seq FROM @queue AS q INDEXED BY @queue_hot
+WHERE q.lane = :lane AND q.state = 0 AND q.seq > :seq
+ORDER BY q.seq
+LIMIT :cap;
 
 -- attempts: that failed at one event, oldest first.
 SELECT coalesce(lane.name, '(removed)'), a.attempt, a.at, a.relay, a.error

@@ -448,6 +448,15 @@ class Steering:
         assert second < third < fine
 
     @scenario
+    async def test_what_nobody_has_parked_yet_waits_too(self, scene: Scene) -> None:
+        head, *_followers = await head_and_followers(scene)
+        other, *_ = scene.add("b", "a", "c", "a", "b")
+        await scene.fail(other, 3600)
+        blocked = {key.seq: key for key in await scene.store.blocked_keys("default", limit=10)}
+        assert {seq: key.waiting for seq, key in blocked.items()} == {head: 4, other: 1}
+        assert not any(key.more_may_wait for key in blocked.values())
+
+    @scenario
     async def test_blocked_keys_of_every_lane(self, scene: Scene) -> None:
         other = await scene.store.add_lane("other")
         (seq,) = scene.add("a")
