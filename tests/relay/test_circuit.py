@@ -33,6 +33,7 @@ class Broker:
 
     def __init__(self, *, is_away: bool = False) -> None:
         self.is_away = is_away
+        self.is_slow = False  # it answers once, and then not in this test
         self.asked = 0
 
     async def open(self) -> None:
@@ -47,8 +48,15 @@ class Broker:
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         self.asked += 1
-        answer = Unreachable(REASON, retry_after_seconds=0.1) if self.is_away else DELIVERED
-        return [answer] * len(messages)
+        if self.is_away:
+            return [Unreachable(REASON, retry_after_seconds=0.1)] * len(messages)
+        if self.is_slow:
+            self.publish = self._never_answer  # type: ignore[method-assign]
+        return [DELIVERED] * len(messages)
+
+    async def _never_answer(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        await asyncio.Event().wait()
+        raise AssertionError
 
 
 class Database(SqliteStore):
@@ -144,6 +152,20 @@ def test_it_opens_with_the_reason_and_closes_with_the_next_delivery(
             await site.until_closed()
             assert site.relay.stats.published == 501
             assert site.database.told == [True, False], "not once per attempt"
+
+    play(case())
+
+
+def test_it_closes_with_a_delivery_however_much_is_left_to_do(path: Path) -> None:
+    async def case() -> None:
+        site = Site(path, batch_size=1)
+        async with site.relay:
+            await site.lose_broker()
+            site.add("third", "fourth")
+            await site.until_open()
+            site.broker.is_slow, site.broker.is_away = True, False
+            await eventually(async_of(lambda: False in site.database.told))
+            assert site.relay.stats.published == 2
 
     play(case())
 
