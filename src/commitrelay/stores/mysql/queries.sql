@@ -289,7 +289,9 @@ INSERT INTO @circuit (lane, relay, opened_at, error, expires_at)
 VALUES (%(lane)s, %(relay)s, utc_timestamp(6) - INTERVAL %(open_seconds)s SECOND, %(error)s,
         utc_timestamp(6) + INTERVAL %(valid_seconds)s SECOND)
 ON DUPLICATE KEY UPDATE
-    opened_at = VALUES(opened_at), error = VALUES(error), expires_at = VALUES(expires_at);
+    opened_at = utc_timestamp(6) - INTERVAL %(open_seconds)s SECOND,
+    error = %(error)s,
+    expires_at = utc_timestamp(6) + INTERVAL %(valid_seconds)s SECOND;
 
 -- close_circuit: a relay does not hold off any more.
 DELETE FROM @circuit WHERE lane = %(lane)s AND relay = %(relay)s;

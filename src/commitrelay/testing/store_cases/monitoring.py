@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from commitrelay.store import BLOCKED_CAP, Failure, OpenCircuit, Settlement
 from commitrelay.testing.store_cases.scene import Scene, scenario
 
@@ -59,6 +61,24 @@ class Monitoring:
         assert 600 <= status.open_circuits["a"].open_seconds < 660
         await scene.store.tell_circuit(scene.lane.id, "a", None, valid_seconds=60)
         await scene.store.tell_circuit(scene.lane.id, "never open", None, valid_seconds=60)
+        (status,) = await scene.store.status()
+        assert status.open_circuits == {}
+
+    @scenario
+    async def test_relays_that_lose_one_broker_tell_it_at_once(self, scene: Scene) -> None:
+        """They do not get into each other's way, nor do the remains of those that died."""
+        away = OpenCircuit(0.0, "away")
+        stores = {name: await scene.another_store() for name in "bcde"}
+        for _ in range(5):
+            for number in range(3):
+                await scene.store.tell_circuit(scene.lane.id, f"{number}", away, valid_seconds=0)
+            for circuit in (away, None):
+                await asyncio.gather(
+                    *(
+                        store.tell_circuit(scene.lane.id, name, circuit, valid_seconds=60)
+                        for name, store in stores.items()
+                    )
+                )
         (status,) = await scene.store.status()
         assert status.open_circuits == {}
 
