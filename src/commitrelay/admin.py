@@ -99,6 +99,13 @@ def breaches(
     return found
 
 
+def circuit(status: LaneStatus) -> str | None:
+    """Open if a relay of the lane holds off from its broker, else closed; None without a relay."""
+    if status.open_circuits:
+        return "open"
+    return "closed" if status.relays else None
+
+
 def stands_still(status: LaneStatus) -> bool:
     """Whether relays are there and events wait, but nothing goes out."""
     lag = status.oldest_pending_seconds

@@ -26,6 +26,7 @@ from random import Random
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from commitrelay.circuit import Circuit
 from commitrelay.errors import BrokerUnreachable, ConfigError, LeaseLost, StoreUnreachable, first_of
 from commitrelay.format import Composer, Plain
 from commitrelay.guard import guarded_publish
@@ -145,6 +146,7 @@ class Relay:
         self._swept_buckets: frozenset[int] = frozenset()
         self._halt_reason: Unreachable | None = None
         self._broker_outage = self._outage("broker", most_seconds=15.0)
+        self._circuit = Circuit(self._clock)
 
     # --- life -----------------------------------------------------------------------------
 
@@ -155,10 +157,11 @@ class Relay:
         """
         self._check_options()
         try:
-            if await self._patiently("database", self._open_store) and await self._patiently(
-                "broker", self._publisher.open
-            ):
-                await self._deliver()
+            if await self._patiently("database", self._open_store):
+                valid_seconds = self.options.lease_seconds
+                async with self._circuit.told(self._store, self._lane.id, self.name, valid_seconds):
+                    if await self._patiently("broker", self._open_publisher):
+                        await self._deliver()
         finally:
             await self._publisher.close()
             await self._store.close()
@@ -190,6 +193,14 @@ class Relay:
     async def _open_store(self) -> None:
         await self._store.open()
         self._lane = await self._store.lane(self.options.lane)
+
+    async def _open_publisher(self) -> None:
+        try:
+            await self._publisher.open()
+        except BrokerUnreachable as error:
+            self._circuit.open(str(error))
+            raise
+        self._circuit.close()
 
     async def _deliver(self) -> None:
         self._leases = Leases(
@@ -280,6 +291,8 @@ class Relay:
                     found, exhausted = await self._claim_some()
                 else:
                     await self._stirred(self._feed_stirred, at_most_seconds=1.0)
+                if self._has_nothing_to_send(looked=exhausted):
+                    self._circuit.close()
                 if not found and await self._is_finished(looked=exhausted):
                     self.stop()
             except StoreUnreachable as error:
@@ -409,6 +422,12 @@ class Relay:
             return False
         return until == "once" or await self._store.idle(self._lane.id)
 
+    def _has_nothing_to_send(self, *, looked: bool) -> bool:
+        """Whether it is idle, not for the broker's sake: what it had was taken from it, say."""
+        if self._halted.is_set() or self._window or self._publishing:
+            return False
+        return looked or self._leases.paused
+
     async def _nap(self, seconds: float) -> None:
         """Until there may be more to claim, or the time is up."""
         if not self._window.skips:
@@ -479,6 +498,7 @@ class Relay:
         self.stats.published += len(delivered)
         if delivered and not self._halted.is_set():
             self._broker_outage.is_over()
+            self._circuit.close()
 
     def _digest_failures(self, batch: list[Item], outcomes: Sequence[Outcome]) -> list[Item]:
         delivered: list[Item] = []
@@ -585,11 +605,14 @@ class Relay:
             reason, self._halt_reason = self._halt_reason, None
             if reason is not None:
                 pause = self._broker_outage.goes_on(reason.reason)
+                self._circuit.open(reason.reason)
                 asked = reason.retry_after_seconds
                 await self._pause(pause if asked is None else max(asked, LEAST_PAUSE_SECONDS))
             while not self._owns_something():
                 await self._stirred(self._own_stirred, at_most_seconds=1.0)
                 self._own_stirred.clear()
+                if not self._owns_something():
+                    self._circuit.close()
             if self._stopping.is_set():
                 return
             try:

@@ -122,6 +122,14 @@ class Roster:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenCircuit:
+    """A relay holds off, because its broker cannot be reached."""
+
+    open_seconds: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimRequest:
     """What to read next. `exclude_*` keep out what this relay already has in hand."""
 
@@ -209,6 +217,15 @@ class Store(Protocol):
 
     async def leave(self, fence: Fence) -> None:
         """Give the lease up at once, so that others need not wait for it to expire."""
+
+    async def tell_circuit(
+        self, lane: int, relay: str, circuit: OpenCircuit | None, *, valid_seconds: float
+    ) -> None:
+        """Keep, for who reads the status, that a relay holds off; None: it does not, any more.
+
+        Needs no lease: a relay that never reached its broker has none. What was told is void after
+        `valid_seconds`, so that nobody believes a relay that died.
+        """
 
     async def claim(self, fence: Fence, request: ClaimRequest) -> list[Queued]:
         """Read deliverable events of the leased buckets in seq order, at most `limit`.
@@ -318,7 +335,8 @@ class LaneStatus:
     published_last_minute: int
     last_published_at: datetime | None
     last_error: str | None
-    relays: dict[str, RelayStatus]
+    relays: dict[str, RelayStatus]  # those whose lease has not expired
+    open_circuits: dict[str, OpenCircuit] = field(default_factory=dict)  # by relay
 
 
 @dataclass(frozen=True, slots=True)

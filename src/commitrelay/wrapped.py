@@ -13,6 +13,7 @@ from commitrelay.store import (
     ClaimRequest,
     Fence,
     Lane,
+    OpenCircuit,
     Queued,
     Roster,
     SettledPage,
@@ -62,6 +63,11 @@ class WrappedStore:
 
     async def leave(self, fence: Fence) -> None:
         await self._inner.leave(fence)
+
+    async def tell_circuit(
+        self, lane: int, relay: str, circuit: OpenCircuit | None, *, valid_seconds: float
+    ) -> None:
+        await self._inner.tell_circuit(lane, relay, circuit, valid_seconds=valid_seconds)
 
     async def claim(self, fence: Fence, request: ClaimRequest) -> list[Queued]:
         return await self._inner.claim(fence, request)

@@ -37,6 +37,7 @@ def check(world: World) -> None:
     _i10_stale_tokens_change_nothing(world)
     _i4_duplicates_only_after_faults(world)
     _i12_recovers_in_time(world, committed, first_arrival)
+    assert not world.open_circuits, "a relay says that it holds off, and nothing is in its way"
     if world.restless:
         _what_is_in_hand_is_not_discarded(world)
     if world.options.order == "strict":

@@ -13,7 +13,7 @@ from commitrelay.store import ClaimRequest, Fence, Queued, Settlement
 from commitrelay.stores.sqlite.store import SqliteStore
 from tests.simulation.faults import Faults, Gate
 
-UNRELIABLE = ("renew", "acquire", "unpark", "idle", "take_claimed")
+UNRELIABLE = ("renew", "acquire", "tell_circuit", "unpark", "idle", "take_claimed")
 
 
 async def inline(work: Callable[[], Any]) -> Any:

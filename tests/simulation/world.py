@@ -84,6 +84,7 @@ class World:
         self.ended: list[Application] = []
         self.crashes = 0
         self.healed_at = 0.0
+        self.open_circuits: set[str] = set()
         self._next_seq = 1
         self._commits: dict[int, int] = {}
         self._connection = fresh_database()
@@ -307,7 +308,10 @@ class World:
         )
         while loop.time() < self.healed_at + HEALING_SECONDS:
             await asyncio.sleep(1)
-            if await observer.idle(1) and not self._rows("state = 2"):
+            (status,) = await observer.status()
+            self.open_circuits = set(status.open_circuits)
+            delivered = await observer.idle(1) and not self._rows("state = 2")
+            if delivered and not self.open_circuits:
                 await asyncio.sleep(1)
                 return
 
@@ -329,9 +333,9 @@ class World:
 @cache
 def _template() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    asyncio.new_event_loop().run_until_complete(
-        SqliteStore(":memory:", connection=connection, run=inline).initialise()
-    )
+    store = SqliteStore(":memory:", connection=connection, run=inline)
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(store.initialise())
     return connection
 
 

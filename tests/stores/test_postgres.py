@@ -16,7 +16,7 @@ import pytest
 
 from commitrelay.errors import ConfigError, LeaseLost, StoreUnreachable
 from commitrelay.sql import Names
-from commitrelay.store import Settlement
+from commitrelay.store import OpenCircuit, Settlement
 from commitrelay.stores.postgres.store import PostgresStore, from_url
 from commitrelay.testing import Scene, opened
 from commitrelay.testing.store_cases.scene import ALL_BUCKETS
@@ -448,6 +448,8 @@ def test_the_rights_that_the_reference_grants_a_relay_are_enough(postgres_databa
             await scene.purge(0)
             await limited.purge_inbox(older_than_seconds=0, limit=10)
             await fall_asleep(limited)
+            for circuit in (OpenCircuit(1.0, "away"), None):
+                await limited.tell_circuit(scene.lane.id, "a", circuit, valid_seconds=60)
             await limited.status()
             await limited.leave(scene.fence)
             scene.fence = await scene.join("a", strategy="competing")

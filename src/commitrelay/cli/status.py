@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
-from commitrelay.admin import STANDING_SECONDS, Admin, breaches, stands_still
+from commitrelay.admin import STANDING_SECONDS, Admin, breaches, circuit, stands_still
 from commitrelay.cli.command import BREACHED, JSON, OK, Command, Option, Request
 from commitrelay.cli.output import age, as_json, count, moment, plain, print_json, rate, table
 from commitrelay.cli.screen import Screen
@@ -30,7 +31,7 @@ def run(request: Request) -> int:
         max_dead=request.options["max_dead"],
     )
     if request.json:
-        print_json({"lanes": [asdict(lane) for lane in lanes], "breaches": found})
+        print_json({"lanes": [_as_dict(lane) for lane in lanes], "breaches": found})
     else:
         print(_text(lanes))
     for breach in found:
@@ -60,12 +61,17 @@ async def _watch(request: Request) -> int:
 
 def _draw(request: Request, screen: Screen, lanes: Sequence[LaneStatus]) -> None:
     if request.json:
-        print(json.dumps({"lanes": [asdict(lane) for lane in lanes]}, default=as_json), flush=True)
+        report = {"lanes": [_as_dict(lane) for lane in lanes]}
+        print(json.dumps(report, default=as_json), flush=True)
         return
     style = Style()
     where = redact(request.settings.required("database"))
     heading = f"{style('commitrelay', BOLD)}  {where}  {style(moment(datetime.now(UTC)), DIM)}"
     screen.show(f"{heading}\n\n{_text(lanes)}")
+
+
+def _as_dict(lane: LaneStatus) -> dict[str, Any]:
+    return {**asdict(lane), "circuit": circuit(lane)}
 
 
 def _text(lanes: Sequence[LaneStatus]) -> str:
@@ -78,8 +84,14 @@ def _text(lanes: Sequence[LaneStatus]) -> str:
     style = Style()
     if relays:
         parts.append(table(("relay", "lane", "buckets", "lease ends in"), relays))
-    else:
+    elif not any(lane.open_circuits for lane in lanes):
         parts.append(style("No relay is running: start one with `commitrelay run`.", YELLOW))
+    parts += [
+        f"{style('circuit open', RED)} in lane {lane.lane}: relay {plain(name)} has waited "
+        f"{age(held_off.open_seconds)} for its broker: {plain(held_off.error)}"
+        for lane in lanes
+        for name, held_off in sorted(lane.open_circuits.items())
+    ]
     parts += [
         f"{style('last error', RED)} in lane {lane.lane}: {plain(lane.last_error)}"
         for lane in lanes
@@ -88,9 +100,9 @@ def _text(lanes: Sequence[LaneStatus]) -> str:
     parts += [
         style(f"Lane {lane.lane} stands still: ", YELLOW)
         + f"its relays have published nothing for {age(STANDING_SECONDS)} or more. Their logs tell "
-        "why, such as a broker that does not answer."
+        "why."
         for lane in lanes
-        if stands_still(lane)
+        if stands_still(lane) and not lane.open_circuits
     ]
     return "\n\n".join(parts)
 
@@ -106,11 +118,19 @@ def _lanes_table(lanes: Sequence[LaneStatus]) -> str:
             *(count(lane.counts.get(state, 0), lane.capped_at) for state in states),
             age(lane.oldest_pending_seconds),
             rate(lane.published_last_minute / 60),
+            _circuit(lane),
             moment(lane.last_published_at),
         )
         for lane in lanes
     ]
-    return table(("lane", *states, "oldest", "rate", "last published"), rows)
+    return table(("lane", *states, "oldest", "rate", "circuit", "last published"), rows)
+
+
+def _circuit(lane: LaneStatus) -> str:
+    """closed, open, or open (1 of 3) where not all relays hold off."""
+    holding_off, relays = len(lane.open_circuits), len({*lane.relays, *lane.open_circuits})
+    share = f" ({holding_off} of {relays})" if 0 < holding_off < relays else ""
+    return (circuit(lane) or "–") + share
 
 
 COMMAND = Command(
@@ -118,8 +138,9 @@ COMMAND = Command(
     summary="Show what waits, what failed and who is relaying.",
     description="""
         Shows each lane: how many events wait, are being retried or are dead, the age of the
-        oldest, the rate of the last minute, and the relays with their buckets. Counts stop at a
-        cap, so that it stays cheap.
+        oldest, the rate of the last minute, the circuit, and the relays with their buckets. Counts
+        stop at a cap, so that it stays cheap. The circuit is open while a relay holds off because
+        its broker cannot be reached; it says since when, and why.
 
         With a threshold it serves as a check: exit code 3 and a line on stderr when breached.
     """,

@@ -18,6 +18,7 @@ from commitrelay.store import (
     EventRecord,
     Lane,
     LaneStatus,
+    OpenCircuit,
     RelayStatus,
     State,
     Verdict,
@@ -115,6 +116,7 @@ class MysqlAdmin:
             values = {"lane": lane, "state": int(state), "cap": COUNT_CAP}
             counts[int(state)] = (await self._ask("count_state", values)).rows[0][0]
         relays = (await self._ask("lane_relays", {"lane": lane})).rows
+        circuits = (await self._ask("lane_circuits", {"lane": lane})).rows
         has_waiting = counts[State.PENDING] or counts[State.RETRYING]
         return LaneStatus(
             lane=name,
@@ -127,6 +129,9 @@ class MysqlAdmin:
             last_error=last_error,
             relays={
                 relay: RelayStatus(buckets, float(expires)) for relay, buckets, expires in relays
+            },
+            open_circuits={
+                relay: OpenCircuit(float(seconds), why) for relay, seconds, why in circuits
             },
         )
 

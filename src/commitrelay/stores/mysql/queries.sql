@@ -281,6 +281,21 @@ WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 
+-- remove_expired_circuits: of relays that died while they held off.
+DELETE FROM @circuit WHERE expires_at < utc_timestamp(6);
+
+-- open_circuit: a relay holds off from its broker, and stands by that for some time.
+INSERT INTO @circuit (lane, relay, opened_at, error, expires_at)
+VALUES (%(lane)s, %(relay)s, utc_timestamp(6) - INTERVAL %(open_seconds)s SECOND, %(error)s,
+        utc_timestamp(6) + INTERVAL %(valid_seconds)s SECOND)
+ON DUPLICATE KEY UPDATE
+    opened_at = utc_timestamp(6) - INTERVAL %(open_seconds)s SECOND,
+    error = %(error)s,
+    expires_at = utc_timestamp(6) + INTERVAL %(valid_seconds)s SECOND;
+
+-- close_circuit: a relay does not hold off any more.
+DELETE FROM @circuit WHERE lane = %(lane)s AND relay = %(relay)s;
+
 -- purge_inbox: delete the oldest marks.
 DELETE FROM @inbox
 WHERE done_at < utc_timestamp(6) - INTERVAL %(older_than_seconds)s SECOND
@@ -356,10 +371,16 @@ ORDER BY lane.id;
 SELECT count(*) FROM (SELECT 1 FROM @queue AS q FORCE INDEX (@@queue_hot)
                       WHERE q.lane = %(lane)s AND q.state = %(state)s LIMIT %(cap)s) AS capped;
 
--- lane_relays: who holds leases in a lane.
+-- lane_relays: who holds leases in a lane that have not expired.
 SELECT relay, bit_count(buckets), timestampdiff(MICROSECOND, utc_timestamp(6), expires_at) / 1000000
 FROM @lease
-WHERE lane = %(lane)s
+WHERE lane = %(lane)s AND expires_at > utc_timestamp(6)
+ORDER BY relay;
+
+-- lane_circuits: who holds off in a lane, for how many seconds, and why.
+SELECT relay, timestampdiff(MICROSECOND, opened_at, utc_timestamp(6)) / 1000000, error
+FROM @circuit
+WHERE lane = %(lane)s AND expires_at > utc_timestamp(6)
 ORDER BY relay;
 
 -- list_events: events of the log that match, newest first.

@@ -81,6 +81,17 @@ CREATE TABLE IF NOT EXISTS @lease (
     PRIMARY KEY (lane, relay)
 ) ENGINE = InnoDB, CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
 
+-- Relays that hold off, because their broker cannot be reached; what one said is void after
+-- `expires_at`, and gone when it sends again.
+CREATE TABLE IF NOT EXISTS @circuit (
+    lane       INT NOT NULL,
+    relay      VARCHAR(255) NOT NULL,
+    opened_at  DATETIME(6) NOT NULL,
+    error      TEXT NOT NULL,
+    expires_at DATETIME(6) NOT NULL,
+    PRIMARY KEY (lane, relay)
+) ENGINE = InnoDB, CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+
 -- With serialize_keys, the writers of a key hold the row of its slot until they commit.
 CREATE TABLE IF NOT EXISTS @turn (
     slot SMALLINT UNSIGNED NOT NULL PRIMARY KEY
@@ -251,3 +262,5 @@ INSERT INTO @migration (number, name) VALUES (3, '0003_consumer')
 ON DUPLICATE KEY UPDATE number = 3;
 INSERT INTO @migration (number, name) VALUES (4, '0004_operating')
 ON DUPLICATE KEY UPDATE number = 4;
+INSERT INTO @migration (number, name) VALUES (5, '0005_circuit')
+ON DUPLICATE KEY UPDATE number = 5;

@@ -16,6 +16,7 @@ from commitrelay.store import (
     Failure,
     Fence,
     Lane,
+    OpenCircuit,
     Queued,
     Roster,
     Settlement,
@@ -98,6 +99,21 @@ class MysqlStore(MysqlLog, MysqlOperations):
 
     async def leave(self, fence: Fence) -> None:
         await self._leases.transact(self._steps(_whose(fence), "leave_lane"))
+
+    async def tell_circuit(
+        self, lane: int, relay: str, circuit: OpenCircuit | None, *, valid_seconds: float
+    ) -> None:
+        values: dict[str, Any] = {"lane": lane, "relay": relay}
+        names: tuple[str, ...] = ("close_circuit",)
+        if circuit is not None:
+            names = ("remove_expired_circuits", "open_circuit")
+            values |= {
+                "open_seconds": circuit.open_seconds,
+                "error": clean_error(circuit.error),
+                "valid_seconds": valid_seconds,
+            }
+        for step in self._steps(values, *names):  # not as one: gaps locked by two would deadlock
+            await self._leases.transact([step])
 
     # --- claim ----------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from commitrelay.store import (
     EventRecord,
     Lane,
     LaneStatus,
+    OpenCircuit,
     RelayStatus,
     State,
     Verdict,
@@ -153,6 +154,7 @@ class PostgresAdmin:
         values = {"lane": lane, "cap": COUNT_CAP}
         counted = dict(await self._all(connection, "lane_counts", values))
         relays = await self._all(connection, "lane_relays", values)
+        circuits = await self._all(connection, "lane_circuits", values)
         return LaneStatus(
             lane=name,
             paused=paused,
@@ -163,6 +165,7 @@ class PostgresAdmin:
             last_published_at=_utc(last_at),
             last_error=last_error,
             relays={relay: RelayStatus(buckets, expires) for relay, buckets, expires in relays},
+            open_circuits={relay: OpenCircuit(seconds, why) for relay, seconds, why in circuits},
         )
 
     async def list_events(

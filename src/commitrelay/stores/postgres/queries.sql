@@ -436,6 +436,22 @@ RETURNING mine.buckets;
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
 
+-- remove_expired_circuits: of relays that died while they held off.
+DELETE FROM @circuit
+WHERE (lane, relay) IN (
+    SELECT lane, relay FROM @circuit
+    WHERE expires_at < clock_timestamp() FOR UPDATE SKIP LOCKED);
+
+-- open_circuit: a relay holds off from its broker, and stands by that for some time.
+INSERT INTO @circuit (lane, relay, opened_at, error, expires_at)
+VALUES (%(lane)s, %(relay)s, clock_timestamp() - %(open_seconds)s * interval '1 second', %(error)s,
+        clock_timestamp() + %(valid_seconds)s * interval '1 second')
+ON CONFLICT (lane, relay) DO UPDATE
+SET opened_at = excluded.opened_at, error = excluded.error, expires_at = excluded.expires_at;
+
+-- close_circuit: a relay does not hold off any more.
+DELETE FROM @circuit WHERE lane = %(lane)s AND relay = %(relay)s;
+
 -- purge_inbox: delete the oldest marks.
 DELETE FROM @inbox
 WHERE ctid = ANY (ARRAY(
@@ -526,11 +542,17 @@ FROM (
 ) AS capped
 GROUP BY state;
 
--- lane_relays: who holds leases in a lane.
+-- lane_relays: who holds leases in a lane that have not expired.
 SELECT relay, cardinality(buckets),
        EXTRACT(epoch FROM expires_at - clock_timestamp())::double precision
 FROM @lease
-WHERE lane = %(lane)s
+WHERE lane = %(lane)s AND expires_at > clock_timestamp()
+ORDER BY relay;
+
+-- lane_circuits: who holds off in a lane, for how many seconds, and why.
+SELECT relay, EXTRACT(epoch FROM clock_timestamp() - opened_at)::double precision, error
+FROM @circuit
+WHERE lane = %(lane)s AND expires_at > clock_timestamp()
 ORDER BY relay;
 
 -- list_events: events of the log that match, newest first.

@@ -92,6 +92,17 @@ CREATE TABLE IF NOT EXISTS @lease (
     PRIMARY KEY (lane, relay)
 );
 
+-- Relays that hold off, because their broker cannot be reached; what one said is void after
+-- `expires_at`, and gone when it sends again.
+CREATE TABLE IF NOT EXISTS @circuit (
+    lane       integer NOT NULL,
+    relay      text NOT NULL,
+    opened_at  timestamptz NOT NULL,
+    error      text NOT NULL,
+    expires_at timestamptz NOT NULL,
+    PRIMARY KEY (lane, relay)
+);
+
 -- What a consumer has handled: the mark commits together with the effect. Ids of other systems need
 -- not be uuids. The token tells whose mark it is, so that nobody takes back another one's.
 CREATE TABLE IF NOT EXISTS @inbox (
@@ -289,3 +300,4 @@ INSERT INTO @migration (number, name) VALUES (1, '0001_initial') ON CONFLICT (nu
 INSERT INTO @migration (number, name) VALUES (2, '0002_inbox') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (3, '0003_consumer') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (4, '0004_operating') ON CONFLICT (number) DO NOTHING;
+INSERT INTO @migration (number, name) VALUES (5, '0005_circuit') ON CONFLICT (number) DO NOTHING;

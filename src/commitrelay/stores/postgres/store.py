@@ -19,6 +19,7 @@ from commitrelay.store import (
     Failure,
     Fence,
     Lane,
+    OpenCircuit,
     Queued,
     Roster,
     Settlement,
@@ -129,6 +130,21 @@ class PostgresStore(PostgresLog, PostgresOperations):
     async def leave(self, fence: Fence) -> None:
         async with self._leases.use() as connection:
             await connection.execute(self._sql["leave_lane"], _whose(fence))
+
+    async def tell_circuit(
+        self, lane: int, relay: str, circuit: OpenCircuit | None, *, valid_seconds: float
+    ) -> None:
+        values: dict[str, Any] = {"lane": lane, "relay": relay}
+        names: tuple[str, ...] = ("close_circuit",)
+        if circuit is not None:
+            names = ("remove_expired_circuits", "open_circuit")
+            values |= {
+                "open_seconds": circuit.open_seconds,
+                "error": clean_error(circuit.error),
+                "valid_seconds": valid_seconds,
+            }
+        async with self._leases.use() as connection:
+            await self._in_one_message(connection, dict.fromkeys(names, values))
 
     # --- claim ----------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from commitrelay.store import (
     EventRecord,
     Lane,
     LaneStatus,
+    OpenCircuit,
     RelayStatus,
     State,
     Verdict,
@@ -131,7 +132,7 @@ class SqliteAdmin:
 
     def _lane_status(self, db: sqlite3.Connection, lane: int, name: str, paused: int) -> LaneStatus:
         now_ms = self._database.now_ms()
-        values = {"lane": lane, "cap": COUNT_CAP, "since_ms": now_ms - 60_000}
+        values = {"lane": lane, "cap": COUNT_CAP, "now_ms": now_ms, "since_ms": now_ms - 60_000}
         oldest = self._value(db, "oldest_waiting", **values)
         return LaneStatus(
             lane=name,
@@ -145,6 +146,10 @@ class SqliteAdmin:
             relays={
                 relay: RelayStatus(len(json.loads(buckets)), (expires_at - now_ms) / 1000)
                 for relay, buckets, expires_at in self._all(db, "relays", **values)
+            },
+            open_circuits={
+                relay: OpenCircuit((now_ms - opened_at) / 1000, why)
+                for relay, opened_at, why in self._all(db, "circuits", **values)
             },
         )
 

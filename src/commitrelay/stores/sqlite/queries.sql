@@ -226,6 +226,18 @@ UPDATE @lease SET buckets = :buckets WHERE token = :token;
 -- leave_lane: give a lease up.
 DELETE FROM @lease WHERE token = :token AND lane = :lane AND relay = :relay;
 
+-- remove_expired_circuits: of relays that died while they held off.
+DELETE FROM @circuit WHERE expires_at < :now_ms;
+
+-- open_circuit: a relay holds off from its broker, and stands by that for some time.
+INSERT INTO @circuit (lane, relay, opened_at, error, expires_at)
+VALUES (:lane, :relay, :opened_ms, :error, :expires_ms)
+ON CONFLICT (lane, relay) DO UPDATE
+SET opened_at = excluded.opened_at, error = excluded.error, expires_at = excluded.expires_at;
+
+-- close_circuit: a relay does not hold off any more.
+DELETE FROM @circuit WHERE lane = :lane AND relay = :relay;
+
 -- purge_inbox: delete the oldest marks.
 DELETE FROM @inbox
 WHERE (consumer, event_id) IN (
@@ -308,8 +320,15 @@ SELECT last_error FROM (
                    ORDER BY seq DESC LIMIT 1)
 ) ORDER BY rank LIMIT 1;
 
--- relays: who holds leases in a lane.
-SELECT relay, buckets, expires_at FROM @lease WHERE lane = :lane ORDER BY relay;
+-- relays: who holds leases in a lane that have not expired.
+SELECT relay, buckets, expires_at FROM @lease
+WHERE lane = :lane AND expires_at > :now_ms
+ORDER BY relay;
+
+-- circuits: who holds off in a lane, since when, and why.
+SELECT relay, opened_at, error FROM @circuit
+WHERE lane = :lane AND expires_at > :now_ms
+ORDER BY relay;
 
 -- list_events: events of the log that match, newest first.
 SELECT e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.content_type, e.headers,

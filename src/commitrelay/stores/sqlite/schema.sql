@@ -82,6 +82,18 @@ CREATE TABLE IF NOT EXISTS @lease (
     UNIQUE (lane, relay)
 );
 
+-- Relays that hold off, because their broker cannot be reached; what one said is void after
+-- `expires_at`, and gone when it sends again. Times
+-- are in milliseconds since 1970.
+CREATE TABLE IF NOT EXISTS @circuit (
+    lane       INTEGER NOT NULL,
+    relay      TEXT NOT NULL,
+    opened_at  INTEGER NOT NULL,
+    error      TEXT NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (lane, relay)
+) WITHOUT ROWID;
+
 -- What a consumer has handled: the mark commits together with the effect. Ids of other systems need
 -- not be uuids. The token tells whose mark it is, so that nobody takes back another one's. done_at
 -- is in milliseconds since 1970.
@@ -261,3 +273,4 @@ INSERT INTO @migration (number, name) VALUES (1, '0001_initial') ON CONFLICT (nu
 INSERT INTO @migration (number, name) VALUES (2, '0002_inbox') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (3, '0003_consumer') ON CONFLICT (number) DO NOTHING;
 INSERT INTO @migration (number, name) VALUES (4, '0004_operating') ON CONFLICT (number) DO NOTHING;
+INSERT INTO @migration (number, name) VALUES (5, '0005_circuit') ON CONFLICT (number) DO NOTHING;

@@ -18,6 +18,7 @@ from commitrelay.store import (
     Failure,
     Fence,
     Lane,
+    OpenCircuit,
     Queued,
     Roster,
     Settlement,
@@ -131,6 +132,36 @@ class SqliteStore(SqliteLog, SqliteOperations):
 
     async def leave(self, fence: Fence) -> None:
         await self._database.write(lambda db: self._run(db, "leave_lane", **_whose(fence)))
+
+    async def tell_circuit(
+        self, lane: int, relay: str, circuit: OpenCircuit | None, *, valid_seconds: float
+    ) -> None:
+        await self._database.write(
+            lambda db: self._tell_circuit(db, lane, relay, circuit, valid_seconds)
+        )
+
+    def _tell_circuit(
+        self,
+        db: sqlite3.Connection,
+        lane: int,
+        relay: str,
+        circuit: OpenCircuit | None,
+        valid_seconds: float,
+    ) -> None:
+        if circuit is None:
+            self._run(db, "close_circuit", lane=lane, relay=relay)
+            return
+        now_ms = self._database.now_ms()
+        self._run(db, "remove_expired_circuits", now_ms=now_ms)
+        self._run(
+            db,
+            "open_circuit",
+            lane=lane,
+            relay=relay,
+            opened_ms=now_ms - round(circuit.open_seconds * 1000),
+            error=clean_error(circuit.error),
+            expires_ms=now_ms + ceil(valid_seconds * 1000),
+        )
 
     def _check_fence(self, db: sqlite3.Connection, fence: Fence) -> None:
         if self._one(db, "holds_lease", **_whose(fence)) is None:

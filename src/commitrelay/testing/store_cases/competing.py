@@ -99,8 +99,8 @@ class Competing:
         first = await compete(scene, "c")
         second = await scene.join("d", strategy="competing")
         (seq,) = scene.add("a")
-        assert await heads(scene, first, seconds=0.05) == [seq]
-        scene.harness.pass_time(0.1)
+        assert await heads(scene, first, seconds=0.5) == [seq]
+        scene.harness.pass_time(0.6)
         assert await heads(scene, second) == [seq]
         before = scene.queue()
         for settlement in (
