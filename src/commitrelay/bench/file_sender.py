@@ -1,0 +1,61 @@
+"""Appends the lines of each batch to a file that stays open, and syncs it: no lock, no repair."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+from json.encoder import encode_basestring as quoted
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from commitrelay.bench.encoded_sender import EncodedSender
+from commitrelay.publishers.file import LOCK_NAME, SUFFIX
+from commitrelay.publishers.settings import Settings
+
+
+class Sender(EncodedSender):
+    def __init__(self, url: str, topic: str, options: dict[str, str]) -> None:
+        parts = urlsplit(url)
+        self._path = Path(unquote(parts.path)) / f"{topic}{SUFFIX}"
+        self._topic = quoted(topic)
+        self._is_synced = Settings("file", options, parts.query).boolean("fsync", True)
+        self._thread = ThreadPoolExecutor(1)
+
+    async def open(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        (self._path.parent / LOCK_NAME).touch()  # nobody reads a directory without one
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+
+    def encode(self, rows: list[tuple[Any, ...]]) -> bytes:
+        lines = []
+        for _seq, event_id, kind, key, event_type, payload, content_type, created_at in rows:
+            name = quoted(key)
+            lines.append(
+                f'{{"id":"{event_id}","topic":{self._topic},"key":{name},"headers":{{'
+                f'"event-id":"{event_id}","event-type":{quoted(event_type)},'
+                f'"aggregate-type":{quoted(kind)},"aggregate-id":{name},'
+                f'"content-type":{quoted(content_type)},"created-at":"{created_at}"}},'
+                f'"payload":{quoted(str(payload, "utf-8"))}}}\n'
+            )
+        return "".join(lines).encode()
+
+    async def send(self, rows: list[tuple[Any, ...]]) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, lambda: self._append(self.encode(rows)))
+
+    async def write(self, encoded: bytes, count: int) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._append, encoded)
+
+    async def close(self) -> None:
+        self._thread.shutdown()
+        os.close(self._file)
+
+    def _append(self, encoded: bytes) -> None:
+        rest = memoryview(encoded)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        if self._is_synced:
+            os.fsync(self._file)
