@@ -11,6 +11,7 @@ from commitrelay.bench.encoded_sender import EncodedSender
 from commitrelay.errors import BrokerUnreachable
 from commitrelay.publishers.redis import RedisSettings
 from commitrelay.publishers.redis.connection import RedisConnection, connect
+from commitrelay.publishers.redis.link import bulk
 
 
 class Sender(EncodedSender):
@@ -19,7 +20,7 @@ class Sender(EncodedSender):
         stream = topic if settings.streams == 1 else f"{topic}:0"
         limit = [] if settings.max_length is None else ["MAXLEN", "~", str(settings.max_length)]
         words = ["XADD", stream, *limit, "*", "key"]
-        self._begin = b"*%d\r\n" % (len(words) + 15) + b"".join(map(_bulk, words))
+        self._begin = b"*%d\r\n" % (len(words) + 15) + b"".join(map(bulk, words))
         self._kinds: dict[tuple[str, str, str], tuple[bytes, bytes]] = {}
 
     async def open(self) -> None:
@@ -66,7 +67,7 @@ class Sender(EncodedSender):
         """What lies between the id, the key and the time of every event of a kind."""
         before = ("event-type", event_type, "aggregate-type", kind, "aggregate-id")
         after = ("content-type", content_type, "created-at")
-        made = b"".join(map(_bulk, before)), b"".join(map(_bulk, after))
+        made = b"".join(map(bulk, before)), b"".join(map(bulk, after))
         self._kinds[event_type, kind, content_type] = made
         return made
 
@@ -96,8 +97,3 @@ class Line(RedisConnection):
     def ended(self, reason: str) -> None:
         super().ended(reason)
         self.acknowledgements.fail(BrokerUnreachable(reason))
-
-
-def _bulk(text: str) -> bytes:
-    raw = text.encode()
-    return b"$%d\r\n%b\r\n" % (len(raw), raw)

@@ -24,7 +24,8 @@ from commitrelay.publishers.rabbitmq.wire import (
     u64,
 )
 
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 
 PERSISTENT = b"\x02"
 MANDATORY = 1
