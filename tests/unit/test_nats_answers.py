@@ -35,6 +35,7 @@ def outcomes(*answers: bytes, piece: int = 1_000_000) -> tuple[list[Outcome], by
         data = b"".join(answer.replace(b"INBOX.", inbox) for answer in answers)
         for start in range(0, len(data), piece):
             link.connection.data_received(data[start : start + piece])
+        assert link.unacknowledged == batch.outcomes.count(NOT_SENT)
         return batch.outcomes, transport.written
 
     return asyncio.run(case())
@@ -77,6 +78,6 @@ def test_an_answer_that_comes_twice_or_to_nobody_counts_once() -> None:
 
 def test_an_answer_is_as_long_as_it_says() -> None:
     text = b'{"stream":"orders", "seq":7}'
-    inner = text + b"\r\n" + b"MSG INBOX.2 1 %d\r\n" % len(text) + text
+    inner = text + b"\r\n" + b"MSG INBOX.2 1 %d\r\n" % len(text) + text + b"\r\n"
     found, _ = outcomes(b"MSG INBOX.9 1 9999\r\n" + inner)
     assert found == [NOT_SENT] * 3
