@@ -1,94 +1,98 @@
 """How much of JetStream's speed is left in the publisher?
 
     eval "$(scripts/services env)"
-    .venv/bin/python benchmarks/nats_publish.py [EVENTS] [BYTES]
+    .venv/bin/python benchmarks/nats_publish.py [--events N] [--payload BYTES] [--json]
 
-The bare loops are nats-py's: its publish_async with a future per message, and its connection with
-all replies counted on one inbox. The publisher gets batches of 1000, up to 8 of them at a time.
+The bare senders write frames, a batch in one piece, and count the answers on one inbox; beside
+them nats-py's connection with its answers counted, and its publish_async with a future each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
-import uuid
+from functools import partial
 from typing import Any
 
 import nats
-from nats.js.api import StreamConfig
-from pipelines import BATCH, WINDOW, make_messages, report, through
+from pipelines import BARE, BATCH, ENCODED, WINDOW, BareLine, EncodedLine, PublisherLine, Rows, main
 
-from commitrelay.publisher import Message
-from commitrelay.publishers.nats import from_url
+from commitrelay.demo.topic import Topic, topic_of
 
 URL = os.environ["COMMITRELAY_NATS_URL"]
 
-
-def headers_of(message: Message) -> dict[str, str]:
-    return {"Nats-Msg-Id": message.event_id, "message-key": message.key, **dict(message.headers)}
+Batch = list[tuple[bytes, dict[str, str]]]
 
 
-async def counted(messages: list[Message]) -> None:
-    async with await nats.connect(URL) as client:
-        acknowledged = 0
-        changed = asyncio.Event()
+class NatsPy:
+    """A future for each message."""
 
-        async def count(_message: Any) -> None:
-            nonlocal acknowledged
-            acknowledged += 1
-            if not acknowledged % BATCH or acknowledged == len(messages):
-                changed.set()
+    window = WINDOW
 
-        inbox = client.new_inbox()
-        await client.subscribe(f"{inbox}.*", cb=count)
-        for number, each in enumerate(messages):
-            await client.publish(each.topic, each.value, f"{inbox}.{number}", headers_of(each))
-            while number - acknowledged > WINDOW * BATCH:
-                changed.clear()
-                await changed.wait()
-        while acknowledged < len(messages):
-            changed.clear()
-            await changed.wait()
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic.name
 
+    async def open(self) -> None:
+        self._client = await nats.connect(URL)
+        self._context = self._client.jetstream(publish_async_max_pending=WINDOW * BATCH)
 
-async def futures(messages: list[Message]) -> None:
-    async with await nats.connect(URL) as client:
-        context = client.jetstream(publish_async_max_pending=WINDOW * BATCH)
-        pending = [
-            await context.publish_async(
-                each.topic, each.value, headers=headers_of(each), wait_stall=30
+    def prepare(self, rows: Rows) -> Batch:
+        return [
+            (
+                payload,
+                {
+                    "Nats-Msg-Id": event_id,
+                    "message-key": key,
+                    "event-id": event_id,
+                    "event-type": event_type,
+                    "aggregate-type": kind,
+                    "aggregate-id": key,
+                    "content-type": content_type,
+                    "created-at": created_at,
+                },
             )
-            for each in messages
+            for _seq, event_id, kind, key, event_type, payload, content_type, created_at in rows
+        ]
+
+    async def send(self, batch: Batch) -> None:
+        publish, topic = self._context.publish_async, self._topic
+        pending = [
+            await publish(topic, payload, headers=headers, wait_stall=30)
+            for payload, headers in batch
         ]
         await asyncio.gather(*pending)
 
-
-async def stream(action: str, name: str) -> None:
-    async with await nats.connect(URL) as client:
-        if action == "create":
-            await client.jetstream().add_stream(StreamConfig(name=name, subjects=[name]))
-        else:
-            info = await client.jetstream().stream_info(name)
-            assert info.state.messages > 0
-            await client.jetstream().delete_stream(name)
+    async def close(self) -> None:
+        await self._client.close()
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
-    size = int(sys.argv[2]) if len(sys.argv) > 2 else 200
-    runs = {
-        "nats-py, counted replies": lambda each: asyncio.run(counted(each)),
-        "nats-py, publish_async": lambda each: asyncio.run(futures(each)),
-        "NatsPublisher": lambda each: asyncio.run(through(from_url(URL, {}), each)),
-    }
-    for name, run in runs.items():
-        topic = f"bench-{uuid.uuid4().hex[:12]}"
-        messages = make_messages(topic, count, size)
-        asyncio.run(stream("create", topic))
-        report(name, run, messages)
-        asyncio.run(stream("delete", topic))
+class CountedNatsPy(NatsPy):
+    """An inbox for all answers to a batch."""
+
+    async def send(self, batch: Batch) -> None:
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        left = len(batch)
+
+        async def count(_answer: Any) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                taken.set_result(None)
+
+        inbox = self._client.new_inbox()
+        subscription = await self._client.subscribe(inbox, cb=count)
+        for payload, headers in batch:
+            await self._client.publish(self._topic, payload, inbox, headers)
+        await taken
+        await subscription.unsubscribe()
 
 
 if __name__ == "__main__":
-    main()
+    lines = {
+        BARE: BareLine,
+        ENCODED: EncodedLine,
+        "NatsPublisher": PublisherLine,
+        "nats-py, counted answers": CountedNatsPy,
+        "nats-py, publish_async": NatsPy,
+    }
+    main(__doc__, lines, {"stream": partial(topic_of, URL)})

@@ -105,7 +105,6 @@ def reader_of(job: Job) -> Reader:
 
 
 def sender_of(job: Job) -> Sender:
-    """Kafka's own client; elsewhere the client is our own, and sends without the relay."""
-    name = "kafka_sender" if PUBLISHERS[scheme_of(job.publish)] == "kafka" else "plain_sender"
-    module = import_module(f"commitrelay.bench.{name}")
+    """By `Sender(url, topic, options)` of the module `<publisher>_sender` beside this one."""
+    module = import_module(f"commitrelay.bench.{PUBLISHERS[scheme_of(job.publish)]}_sender")
     return cast(Sender, module.Sender(job.publish, job.topic, job.publisher_options))

@@ -27,9 +27,10 @@ T = TypeVar("T")
 class RabbitMQTopic:
     title = "RabbitMQ"
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, queue_type: str = "quorum") -> None:
         self.url = f"{url}{'&' if '?' in url else '?'}{OWN_OPTIONS}"
         self.name = name
+        self._queue_type = queue_type
         self._settings = RabbitMQSettings.from_url(self.url, {})
         # Made and read by one thread, polled by another, never by two at once.
         self._loop = asyncio.new_event_loop()
@@ -64,7 +65,8 @@ class RabbitMQTopic:
 
     async def _prepare(self) -> None:
         await self._connect()
-        queue = u16.pack(0) + short_text(self.name) + DURABLE + table({"x-queue-type": "quorum"})
+        kind = table({"x-queue-type": self._queue_type})
+        queue = u16.pack(0) + short_text(self.name) + DURABLE + kind
         await self._call(Method.QUEUE_DECLARE, queue)
 
     async def _consume(self) -> None:

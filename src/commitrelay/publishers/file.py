@@ -27,6 +27,7 @@ SUFFIX = ".jsonl"
 DEFAULT_MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 
 _TOPIC = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,200}")
+_MAX_REMEMBERED = 4096
 _TAIL_BYTES = 64 * 1024
 _LOCK_RETRY_SECONDS = 0.001
 
@@ -46,6 +47,7 @@ class FilePublisher(WorkerPublisher):
         self.directory = Path(directory)
         self._max_message_bytes = max_message_bytes
         self._sync = os.fsync if fsync else _no_sync
+        self._file_names: set[str] = set()  # topics that can be one
 
     def __str__(self) -> str:
         return f"directory {self.directory}"
@@ -72,11 +74,15 @@ class FilePublisher(WorkerPublisher):
                 f"the payload has {len(message.value)} bytes, the limit of {self} is "
                 f"{self._max_message_bytes}: raise max_message_bytes"
             )
-        if not _TOPIC.fullmatch(message.topic):
-            return (
-                f"topic {message.topic!r} cannot be a file name: use 1 to 200 letters, digits, "
-                "'.', '_' and '-', not starting with a dot"
-            )
+        if message.topic not in self._file_names:
+            if not _TOPIC.fullmatch(message.topic):
+                return (
+                    f"topic {message.topic!r} cannot be a file name: use 1 to 200 letters, digits, "
+                    "'.', '_' and '-', not starting with a dot"
+                )
+            if len(self._file_names) >= _MAX_REMEMBERED:
+                self._file_names.clear()
+            self._file_names.add(message.topic)
         return None
 
     def _send(self, messages: Sequence[Message]) -> Sequence[Outcome]:

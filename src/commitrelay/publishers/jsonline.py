@@ -12,19 +12,30 @@ from json.encoder import encode_basestring as quoted
 
 from commitrelay.publisher import TOMBSTONE, Message
 
+_CONTROL = bytes(range(32))
+
 
 def encode_line(message: Message) -> bytes:
     """The message as JSON with a newline at its end and none inside."""
     # Put together by hand: JSONEncoder.encode takes half as long again.
     topic, key, value, headers, event_id = message
-    try:
-        payload = f'"payload":{"null" if value is TOMBSTONE else quoted(str(value, "utf-8"))}'
-    except UnicodeDecodeError:
-        payload = f'"payload_base64":"{b64encode(value).decode()}"'
-    return (
+    head = (
         f'{{"id":{quoted(event_id)},"topic":{quoted(topic)},"key":{quoted(key)},'
-        f'"headers":{_headers(headers)},{payload}}}\n'
+        f'"headers":{_headers(headers)},'
     ).encode()
+    try:
+        payload = b"null" if value is TOMBSTONE else quoted_bytes(value)
+    except UnicodeDecodeError:
+        return b'%b"payload_base64":"%b"}\n' % (head, b64encode(value))
+    return b'%b"payload":%b}\n' % (head, payload)
+
+
+def quoted_bytes(value: bytes) -> bytes:
+    """UTF-8 as a JSON string; `UnicodeDecodeError` if it is something else."""
+    text = str(value, "utf-8")
+    if len(value.translate(None, _CONTROL)) < len(value):
+        return quoted(text).encode()
+    return b'"%b"' % value.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
 def _headers(headers: list[tuple[str, str]]) -> str:

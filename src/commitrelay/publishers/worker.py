@@ -114,6 +114,8 @@ class WorkerPublisher(ABC):
                 self._held_keys.add(message.key)
             else:
                 accepted.append(position)
+        if accepted and len(accepted) == len(messages):
+            return self._try_to_send(messages)
         if accepted:
             results = self._try_to_send([messages[position] for position in accepted])
             for position, result in zip(accepted, results, strict=True):

@@ -17,6 +17,9 @@ FRAMES_PER_WRITE = 250
 MAX_PENDING = 8000
 """Unacknowledged messages. Beyond 10,000 waiting for one stream a server drops some."""
 
+NOBODY = (None, 0)
+"""Who waits for an answer that comes too late."""
+
 _HEADER_NAME = re.compile(r"(?!nats-)[!-9;-~]+", re.IGNORECASE)
 _VIOLATION = re.compile(r'permissions violation for publish to "([^"]*)"', re.IGNORECASE)
 
@@ -25,7 +28,7 @@ class NatsLink:
     """One connection to publish through."""
 
     def __init__(self, name: str, subjects: Subjects, stream: str | None) -> None:
-        self.connection = NatsConnection(name, self._acknowledged)
+        self.connection = NatsConnection(name, self._acknowledged, self._stored)
         self.connection.on_end = self._ended
         self.connection.on_violation = self._violated
         self._subjects = subjects
@@ -34,7 +37,7 @@ class NatsLink:
         self._pending: dict[int, tuple[Batch, int]] = {}
         self._nobody_took: dict[str, list[tuple[Batch, int]]] = {}
         self._room = asyncio.Event()
-        self._known_names: set[str] = set()
+        self._line_starts: dict[str, str] = {}  # by the names of headers that may be sent
         self._look_ups: set[asyncio.Task[None]] = set()
 
     @property
@@ -81,14 +84,15 @@ class NatsLink:
     def _frame(self, message: Message, number: int) -> bytes:
         topic, key, value, headers, event_id = message
         subject = self._subjects(topic, key)
-        known = self._known_names
-        lines = "".join([f"{name}: {text}\r\n" for name, text in headers])
-        for name, _text in headers:
-            if name not in known:
-                self._learn(name)
+        starts = self._line_starts
+        try:
+            lines = "".join([starts[name] + text for name, text in headers])
+        except KeyError:
+            self._learn(headers)
+            lines = "".join([starts[name] + text for name, text in headers])
         head = (
             f"NATS/1.0\r\nNats-Msg-Id: {event_id}\r\n{self._expected}"
-            f"{KEY_HEADER}: {key}\r\n{lines}\r\n"
+            f"{KEY_HEADER}: {key}{lines}\r\n\r\n"
         )
         # A line break within a value would be the beginning of a header of its own.
         breaks = len(headers) + (5 if self._expected else 4)
@@ -98,15 +102,16 @@ class NatsLink:
             )
         encoded = head.encode()
         size = len(encoded) + len(value)
-        if size > self.connection.max_payload:
+        connection = self.connection
+        if size > connection.max_payload:
             raise InvalidEvent(
                 f"subject {subject.decode()}: payload and headers have {size} bytes, the server's "
-                f"max_payload is {self.connection.max_payload}: store a reference instead, or "
+                f"max_payload is {connection.max_payload}: store a reference instead, or "
                 "raise it"
             )
         return b"HPUB %b %b%d %d %d\r\n%b%b\r\n" % (
             subject,
-            self.connection.acknowledge_to,
+            connection.acknowledge_to,
             number,
             len(encoded),
             size,
@@ -114,20 +119,28 @@ class NatsLink:
             value,
         )
 
-    def _learn(self, name: str) -> None:
-        if not _HEADER_NAME.fullmatch(name):
-            raise InvalidEvent(
-                f"header {name!r} cannot go to NATS: use printable ASCII without space and colon, "
-                "and not the server's own prefix Nats-"
-            )
-        self._known_names.add(name)
+    def _learn(self, headers: list[tuple[str, str]]) -> None:
+        for name, _text in headers:
+            if not _HEADER_NAME.fullmatch(name):
+                raise InvalidEvent(
+                    f"header {name!r} cannot go to NATS: use printable ASCII without space and "
+                    "colon, and not the server's own prefix Nats-"
+                )
+            self._line_starts[name] = f"\r\n{name}: "
 
     # --- answers --------------------------------------------------------------------------------
 
+    def _stored(self, numbers: list[int]) -> None:
+        pending = self._pending
+        for number in numbers:
+            batch, position = pending.pop(number, NOBODY)
+            if batch is not None:
+                batch.settle(position, DELIVERED)
+        self._make_room()
+
     def _acknowledged(self, number: int, reply: Reply) -> None:
-        batch, position = self._pending.pop(number, (None, 0))
-        if not self._room.is_set() and len(self._pending) <= MAX_PENDING // 2:
-            self._room.set()
+        batch, position = self._pending.pop(number, NOBODY)
+        self._make_room()
         if batch is None:
             return
         if reply.status is not None:
@@ -137,6 +150,10 @@ class NatsLink:
         else:
             subject = self._subject_of(batch.messages[position])
             batch.settle(position, outcome_of(reply.payload, subject))
+
+    def _make_room(self) -> None:
+        if not self._room.is_set() and len(self._pending) <= MAX_PENDING // 2:
+            self._room.set()
 
     def _look_up(self, batch: Batch, position: int) -> None:
         """Nobody took it: because no stream does, or because its stream has no leader just now?"""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ssl
 import struct
-from typing import cast
+from typing import Self, cast
 
 from commitrelay.errors import BrokerUnreachable
 from commitrelay.publishers.rabbitmq.channel import REPLY_SUCCESS, Channel, Replies
@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
     # --- life ----------------------------------------------------------------------------------
 
     @classmethod
-    async def connect(cls, settings: RabbitMQSettings) -> Connection:
+    async def connect(cls, settings: RabbitMQSettings) -> Self:
         """To the first host that answers; `BrokerUnreachable` if none does."""
         error = BrokerUnreachable(f"{settings} has no host")
         for host, port in settings.hosts:

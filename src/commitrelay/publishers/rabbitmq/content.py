@@ -25,6 +25,7 @@ from commitrelay.publishers.rabbitmq.wire import (
 )
 
 K = TypeVar("K")
+V = TypeVar("V")
 
 PERSISTENT = b"\x02"
 MANDATORY = 1
@@ -35,14 +36,27 @@ EVENT_TYPE_HEADERS = ("event-type", "ce-type", "ce_type", "cloudEvents:type")
 TIME_HEADERS = ("created-at", "ce-time", "ce_time", "cloudEvents:time")
 CONTENT_TYPE_HEADERS = ("content-type",)
 
-_ALWAYS = Property.HEADERS | Property.DELIVERY_MODE | Property.MESSAGE_ID
 _BASIC_CLASS = Method.BASIC_PUBLISH >> 16
-_header_start = u16.pack(_BASIC_CLASS) + u16.pack(0)
+_ALWAYS = int(Property.HEADERS | Property.DELIVERY_MODE | Property.MESSAGE_ID)
+_CONTENT_TYPE, _TIMESTAMP, _TYPE = map(
+    int, (Property.CONTENT_TYPE, Property.TIMESTAMP, Property.TYPE)
+)
+_PERSISTENT_AND_SIZE = tuple(PERSISTENT + u8.pack(size) for size in range(MAX_SHORT_TEXT + 1))
 
-_ROLES: dict[str, Property] = {
-    **dict.fromkeys(CONTENT_TYPE_HEADERS, Property.CONTENT_TYPE),
-    **dict.fromkeys(EVENT_TYPE_HEADERS, Property.TYPE),
-    **dict.fromkeys(TIME_HEADERS, Property.TIMESTAMP),
+_header_head = struct.Struct(">BHIHHQH")
+"""A header frame up to its flags: kind, channel, size, class, weight, size of the body, flags."""
+
+_HEADER_HEAD_PAYLOAD = _header_head.size - frame_head.size
+_body_head = struct.Struct(">BBHI")
+"""The end of the header frame, and the beginning of the body's."""
+
+_TIMES = frozenset(TIME_HEADERS)
+_REPEATED = frozenset((*EVENT_TYPE_HEADERS, *CONTENT_TYPE_HEADERS, "aggregate-type"))
+"""Headers whose values are few, so that each is made once."""
+
+_ROLES = {
+    **dict.fromkeys(CONTENT_TYPE_HEADERS, _CONTENT_TYPE),
+    **dict.fromkeys(EVENT_TYPE_HEADERS, _TYPE),
 }
 
 
@@ -59,63 +73,70 @@ class Encoder:
         self._publishes: dict[tuple[str, str], bytes] = {}
         self._names: dict[str, bytes] = {}
         self._times: dict[str, bytes] = {}
+        # By header: as a field of the table, as a property, and which one.
+        self._repeated: dict[tuple[str, str], tuple[bytes, bytes, int]] = {}
 
     def __call__(self, message: Message, exchange: str, routing_key: str) -> bytes:
+        # One call per message: struct and join do in one go what could be said in many.
         publish = self._publishes.get((exchange, routing_key)) or self._publish(
             exchange, routing_key
         )
-        header = self._header(message)
-        value = message.value
-        size = len(value)
-        if not size:
-            return publish + header
-        if size <= self._max_payload:
-            return b"".join(
-                (publish, header, frame_head.pack(BODY, self._channel, size), value, END)
-            )
-        return b"".join((publish, header, *self._pieces(value)))
-
-    def _header(self, message: Message) -> bytes:
-        names = self._names
-        fields: list[bytes] = []
+        _topic, _key, value, headers, event_id = message
+        names, repeated, pack = self._names, self._repeated, u32.pack
         content_type = timestamp = type_ = b""
-        flags: int = _ALWAYS
-        for name, text in message.headers:
-            raw = text.encode()
-            fields += (names.get(name) or self._name(name), u32.pack(len(raw)), raw)
-            role = _ROLES.get(name)
-            if role is None:
-                continue
-            if role is Property.TIMESTAMP:
-                timestamp = self._time(text)
-                flags |= role if timestamp else 0
-            elif len(raw) <= MAX_SHORT_TEXT:
-                flags |= role
-                if role is Property.TYPE:
-                    type_ = u8.pack(len(raw)) + raw
+        fields: list[bytes] = []
+        for header in headers:
+            known = repeated.get(header)
+            if known is None:
+                name, text = header
+                if name in _REPEATED:
+                    known = self._repeat(name, text)
                 else:
-                    content_type = u8.pack(len(raw)) + raw
+                    raw = text.encode()
+                    fields += (names.get(name) or self._name(name), pack(len(raw)), raw)
+                    if name in _TIMES:
+                        timestamp = self._time(text) or timestamp
+                    continue
+            field, shown, role = known
+            fields.append(field)
+            if role == _TYPE:
+                type_ = shown or type_
+            elif role == _CONTENT_TYPE:
+                content_type = shown or content_type
         table = b"".join(fields)
-        payload = b"".join(
+        raw_id = event_id.encode()
+        if len(raw_id) > MAX_SHORT_TEXT:
+            short_text(event_id)  # says what is wrong
+        rest = b"".join(
             (
-                _header_start,
-                u64.pack(len(message.value)),
-                u16.pack(flags),
                 content_type,
-                u32.pack(len(table)),
+                pack(len(table)),
                 table,
-                PERSISTENT,
-                short_text(message.event_id),
+                _PERSISTENT_AND_SIZE[len(raw_id)],
+                raw_id,
                 timestamp,
                 type_,
             )
         )
-        if len(payload) > self._max_payload:
+        payload_size = _HEADER_HEAD_PAYLOAD + len(rest)
+        if payload_size > self._max_payload:
             raise TooLarge(
                 f"the headers have {len(table)} bytes, and RabbitMQ takes {self._max_payload} "
                 "in one frame: make them smaller, or raise its frame_max"
             )
-        return frame_head.pack(HEADER, self._channel, len(payload)) + payload + END
+        size = len(value)
+        flags = (
+            _ALWAYS
+            | (_CONTENT_TYPE if content_type else 0)
+            | (_TIMESTAMP if timestamp else 0)
+            | (_TYPE if type_ else 0)
+        )
+        channel = self._channel
+        head = _header_head.pack(HEADER, channel, payload_size, _BASIC_CLASS, 0, size, flags)
+        if 0 < size <= self._max_payload:
+            body = _body_head.pack(END[0], BODY, channel, size)
+            return b"".join((publish, head, rest, body, value, END))
+        return b"".join((publish, head, rest, END, *self._pieces(value)))
 
     def _pieces(self, value: bytes) -> list[bytes]:
         pieces: list[bytes] = []
@@ -135,6 +156,14 @@ class Encoder:
         _remember(self._names, name, made)
         return made
 
+    def _repeat(self, name: str, text: str) -> tuple[bytes, bytes, int]:
+        raw = text.encode()
+        field = (self._names.get(name) or self._name(name)) + u32.pack(len(raw)) + raw
+        fits = len(raw) <= MAX_SHORT_TEXT
+        made = (field, u8.pack(len(raw)) + raw if fits else b"", _ROLES.get(name, 0))
+        _remember(self._repeated, (name, text), made)
+        return made
+
     def _time(self, text: str) -> bytes:
         second = text[:19] if text.endswith("Z") else text  # many events share a second
         known = self._times.get(second)
@@ -147,7 +176,7 @@ class Encoder:
         return known
 
 
-def _remember(cache: dict[K, bytes], key: K, made: bytes) -> None:
+def _remember(cache: dict[K, V], key: K, made: V) -> None:
     if len(cache) >= MAX_CACHED:
         cache.clear()
     cache[key] = made

@@ -198,10 +198,11 @@ class RabbitMQPublisher:
         connection = self._connected()
         await self._find_places(sending, positions, connection)
         channel = await self._channel(number, connection)
+        messages, encode, add = sending.messages, channel.encode, sending.add
         for position, exchange, routing_key in sending.addressed:
-            message = sending.messages[position]
+            message = messages[position]
             try:
-                sending.add(position, message, channel.encode(message, exchange, routing_key))
+                add(position, message.event_id, encode(message, exchange, routing_key))
             except ValueError as error:
                 sending.outcomes[position] = Refused(f"exchange {exchange!r}: {error}")
         await sending.write(channel)
@@ -210,10 +211,10 @@ class RabbitMQPublisher:
         self, sending: Sending, positions: Collection[int], connection: Connection
     ) -> None:
         """Say where each message goes; refuse what cannot go anywhere."""
-        limit = self._max_message_bytes
+        limit, messages, address = self._max_message_bytes, sending.messages, self._address
         addressed: list[tuple[int, str, str]] = []
         for position in positions:
-            message = sending.messages[position]
+            message = messages[position]
             if limit is not None and len(message.value) > limit:
                 sending.outcomes[position] = Refused(
                     f"the payload has {len(message.value)} bytes, the limit of {self} is {limit}: "
@@ -221,13 +222,20 @@ class RabbitMQPublisher:
                 )
                 continue
             try:
-                addressed.append((position, *self._address(message)))
+                addressed.append((position, *address(message)))
             except InvalidEvent as error:
                 sending.outcomes[position] = Refused(str(error))
-        places = {place_of(exchange, routing_key) for _, exchange, routing_key in addressed}
+        # Behind an exchange the routing key does not matter, and there may be many of them.
+        places = {
+            (exchange, "") if exchange else ("", routing_key)
+            for _, exchange, routing_key in addressed
+        }
         problems = await self._places.problems(places, connection)
+        if not problems:
+            sending.addressed = addressed
+            return
         for position, exchange, routing_key in addressed:
-            problem = problems.get(place_of(exchange, routing_key)) if problems else None
+            problem = problems.get(place_of(exchange, routing_key))
             if problem is None:
                 sending.addressed.append((position, exchange, routing_key))
             else:

@@ -22,10 +22,10 @@ class Sending:
         self._ids: list[str] = []
         self._flight: Flight | None = None
 
-    def add(self, position: int, message: Message, frames: bytes) -> None:
+    def add(self, position: int, event_id: str, frames: bytes) -> None:
         self._positions.append(position)
         self._frames.append(frames)
-        self._ids.append(message.event_id)
+        self._ids.append(event_id)
 
     async def write(self, channel: Channel) -> None:
         """Hand everything to the broker, in order; waits only while it wants no more."""

@@ -88,10 +88,15 @@ class _Answer:
 
 
 async def connect(
-    settings: RedisSettings, host: str, port: int, *, any_role: bool = False
+    settings: RedisSettings,
+    host: str,
+    port: int,
+    *,
+    any_role: bool = False,
+    make: Callable[[str], RedisConnection] = RedisConnection,
 ) -> RedisConnection:
     """A connection to a server that takes messages: `BrokerUnreachable` if it does not."""
-    connection = RedisConnection(f"Redis at {host}:{port}")
+    connection = make(f"Redis at {host}:{port}")
     context = None if settings.tls is None else settings.tls.context()
     await dial(connection, host, port, context)
     try:
