@@ -199,9 +199,7 @@ class MysqlStore(MysqlLog, MysqlOperations):
             raise _lost(fence)
         return sum(result.changed for result in done)
 
-    async def _unblocked(
-        self, whose: dict[str, Any], keys: Sequence[Any], limit: int
-    ) -> list[int]:
+    async def _unblocked(self, whose: dict[str, Any], keys: Sequence[Any], limit: int) -> list[int]:
         """The first parked events of each of the keys, up to the limit."""
         if not keys:
             return []
