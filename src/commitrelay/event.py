@@ -6,12 +6,12 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID, SafeUUID, uuid5
 
 from commitrelay.errors import InvalidEvent
 
@@ -26,6 +26,7 @@ TEXT_CONTENT_TYPE = "text/plain; charset=utf-8"
 BYTES_CONTENT_TYPE = "application/octet-stream"
 
 _FORBIDDEN = {"\x00": "NUL", "\r": "CR", "\n": "LF"}
+_set = object.__setattr__
 _find_forbidden = re.compile("[\x00\r\n\ud800-\udfff]").search
 
 
@@ -51,19 +52,20 @@ class Event:
     content_type: str | None = None
 
     def __post_init__(self) -> None:
-        set_field = object.__setattr__
         if isinstance(self.aggregate_id, (int, UUID)) and not isinstance(self.aggregate_id, bool):
-            set_field(self, "aggregate_id", str(self.aggregate_id))
-        set_field(self, "headers", _checked_headers(self.headers))
-        for name in ("aggregate_type", "aggregate_id", "event_type"):
-            _check_name(name, getattr(self, name))
+            _set(self, "aggregate_id", str(self.aggregate_id))
+        _set(self, "headers", _checked_headers(self.headers))
+        _check_name("aggregate_type", self.aggregate_type)
+        _check_name("aggregate_id", self.aggregate_id)
+        _check_name("event_type", self.event_type)
         if self.idempotency_key is not None:
             _check_name("idempotency_key", self.idempotency_key)
         if self.content_type is not None:
             _check_name("content_type", self.content_type)
-        _check_deliver_at(self.deliver_at)
+        if self.deliver_at is not None:
+            _check_deliver_at(self.deliver_at)
         if self.id is None:
-            set_field(self, "id", _new_id(self.idempotency_key))
+            _set(self, "id", _new_id(self.idempotency_key))
         elif not isinstance(self.id, UUID):
             raise InvalidEvent(f"id must be a uuid.UUID, not {type(self.id).__name__}")
 
@@ -80,7 +82,10 @@ def uuid7() -> UUID:
     value = (milliseconds & 0xFFFFFFFFFFFF) << 80
     value |= 0x7000 << 64 | (noise >> 68 & 0xFFF) << 64
     value |= 0x2 << 62 | noise & 0x3FFFFFFFFFFFFFFF
-    return UUID(int=value)
+    new = object.__new__(UUID)  # its constructor would check for half of the time that this takes
+    _set(new, "int", value)
+    _set(new, "is_safe", SafeUUID.unknown)
+    return new
 
 
 def _new_id(idempotency_key: str | None) -> UUID:
@@ -88,6 +93,8 @@ def _new_id(idempotency_key: str | None) -> UUID:
 
 
 def _check_name(name: str, value: object) -> None:
+    if type(value) is str and value.isprintable() and 0 < len(value) <= MAX_NAME_LENGTH:
+        return  # as nearly all are: what is forbidden is not printable
     if not isinstance(value, str):
         raise InvalidEvent(f"{name} must be a str, not {type(value).__name__}")
     if not value:
@@ -115,7 +122,7 @@ def _check_text(name: str, value: str) -> None:
 def _checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
     if headers is None:
         return {}
-    if not isinstance(headers, Mapping):
+    if not isinstance(headers, (dict, Mapping)):
         raise InvalidEvent(f"headers must be a mapping of str to str, not {headers!r:.60}")
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str):
@@ -128,8 +135,6 @@ def _checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _check_deliver_at(deliver_at: object) -> None:
-    if deliver_at is None:
-        return
     if not isinstance(deliver_at, datetime):
         raise InvalidEvent(f"deliver_at must be a datetime, not {type(deliver_at).__name__}")
     if deliver_at.utcoffset() is None:
@@ -154,6 +159,11 @@ def _encode(payload: Any) -> tuple[bytes, str]:
         raise InvalidEvent(
             f"payload cannot be written as JSON ({error}): replace NaN and infinity by null"
         ) from None
+    except RecursionError:
+        raise InvalidEvent(
+            "payload cannot be written as JSON (it contains itself, or is nested too deeply): "
+            "flatten it, or pass bytes or str"
+        ) from None
     except TypeError as error:
         raise InvalidEvent(
             f"payload cannot be written as JSON ({error}): convert it, or pass bytes or str"
@@ -169,6 +179,18 @@ def _as_json(value: object) -> str:
     raise TypeError(f"a {type(value).__name__} is not serialisable")
 
 
-_to_json = json.JSONEncoder(
-    allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_as_json
-).encode
+def _json_writer() -> Callable[[Any], str]:
+    """As the `encode` of a JSONEncoder, which sets its C half up anew for every call."""
+    encoder = json.JSONEncoder(
+        allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_as_json
+    )
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    # Without markers it keeps no state; what contains itself ends as a RecursionError.
+    text = json.encoder.encode_basestring
+    pieces = make(None, encoder.default, text, None, ":", ",", False, False, False)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_to_json = _json_writer()

@@ -14,6 +14,7 @@ from typing import Any
 from zlib import crc32
 
 from commitrelay.conversation import Conversation
+from commitrelay.row import insertion
 from commitrelay.sql import Names
 from commitrelay.statement import Style, statement
 
@@ -37,6 +38,7 @@ class MysqlAdd:
     def conversation(
         self, rows: Sequence[tuple[Any, ...]], style: Style, *, serialize_keys: bool
     ) -> Conversation[int]:
+        rows = [_as_columns(row) for row in rows]
         if serialize_keys:
             slots = sorted({crc32(f"{row[1]}\x1f{row[2]}".encode()) % SLOTS for row in rows})
             yield self._text("lock_keys", len(slots), style), tuple(slots)
@@ -51,8 +53,9 @@ class MysqlAdd:
         return (yield from self._add(rows, style))
 
     def _add(self, rows: Sequence[tuple[Any, ...]], style: Style) -> Conversation[int]:
-        query = "add_without_trigger" if self._enqueues else "add_event"
-        values = tuple(chain.from_iterable(map(_as_columns, rows)))
+        query, values = insertion(rows)
+        if self._enqueues:
+            query, values = "add_without_trigger", tuple(chain.from_iterable(rows))
         try:
             yield self._text(query, len(rows), style), values
         except Exception as error:
@@ -88,4 +91,4 @@ def mysql_code(error: BaseException) -> int:
 def _as_columns(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """MariaDB reads no Z: the column is in UTC anyway."""
     deliver_at = row[_DELIVER_AT]
-    return (*row[:_DELIVER_AT], deliver_at and deliver_at.removesuffix("Z"))
+    return row if deliver_at is None else (*row[:_DELIVER_AT], deliver_at.removesuffix("Z"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, Self
+from typing import Self
 from uuid import UUID
 
 from commitrelay.claim import Claimer, DirectPassPort
@@ -17,6 +17,7 @@ from commitrelay.errors import InvalidEvent
 from commitrelay.event import Event
 from commitrelay.handles import run_on, run_on_async
 from commitrelay.mysql_add import MysqlAdd
+from commitrelay.row import EMPTY_HEADERS, Row, insertion
 from commitrelay.session_hooks import SessionHooks
 from commitrelay.sql import Names
 from commitrelay.statement import Dialect, Style, statement
@@ -38,7 +39,7 @@ class Added(tuple[UUID, ...]):
     duplicates: int
 
     def __new__(cls, ids: Iterable[UUID], duplicates: int) -> Self:
-        added = super().__new__(cls, ids)
+        added = tuple.__new__(cls, ids)
         added.duplicates = duplicates
         return added
 
@@ -48,20 +49,6 @@ class Added(tuple[UUID, ...]):
 
     def __repr__(self) -> str:
         return f"Added({', '.join(map(str, self))}; new={self.new}, duplicates={self.duplicates})"
-
-
-class Row(NamedTuple):
-    """An event as it is stored, with its columns in the order of the statement."""
-
-    id: str
-    aggregate_type: str
-    aggregate_id: str
-    event_type: str
-    payload: bytes
-    content_type: str
-    headers: str
-    idempotency_key: str | None
-    deliver_at: str | None
 
 
 class Outbox:
@@ -194,10 +181,10 @@ class Outbox:
             text = statement("lock_keys", len(keys), dialect, style, self.names)
             if text is not None:
                 yield text, tuple(chain.from_iterable(keys))
-        text = statement("add_event", len(rows), dialect, style, self.names)
+        query, values = insertion(rows)
+        text = statement(query, len(rows), dialect, style, self.names)
         assert text is not None
-        count = yield text, rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows))
-        return count
+        return (yield text, values)
 
 
 def as_row(event: Event, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> Row:
@@ -219,7 +206,7 @@ def as_row(event: Event, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> Row:
         event.event_type,
         payload,
         content_type,
-        as_json(event.headers) if event.headers else "{}",
+        as_json(event.headers) if event.headers else EMPTY_HEADERS,
         event.idempotency_key,
         None if event.deliver_at is None else as_utc(event.deliver_at),
     )
@@ -239,4 +226,4 @@ def as_utc(moment: datetime) -> str:
 
 def _added(events: tuple[Event, ...], count: int) -> Added:
     ids = [event.id for event in events]
-    return Added(ids, duplicates=len(events) - count)  # type: ignore[arg-type]
+    return Added(ids, len(events) - count)  # type: ignore[arg-type]

@@ -38,7 +38,8 @@ def test_all_parts_on_sqlite_and_files(tmp_path: Path) -> None:
         for found in report[part].values():
             check(found["p50_ms"])
             assert found["p99_ms"]["median"] >= found["p50_ms"]["median"]
-    assert report["add"]["us_per_transaction"].keys() == {"no event", "INSERT", "Outbox.add"}
+    for unit in ("us_per_transaction", "cpu_us_per_transaction"):
+        assert report["add"][unit].keys() == {"no event", "INSERT", "Outbox.add"}
     check(report["idle"]["queries_per_second"])
     assert report["noise"]["verdict"] == "too noisy to conclude"  # one round
     assert report["conclusions"] is None

@@ -317,3 +317,82 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(case())
+
+
+# --- looks in vain -------------------------------------------------------------------------
+
+
+class Still:
+    """A store that has looked in vain often enough to know that it need not look."""
+
+    def __init__(self, path: Path) -> None:
+        self.now = 1_000_000_000.0
+        self.path = path
+        self.store = SqliteStore(str(path), clock=lambda: self.now)
+
+    async def begin(self) -> None:
+        self.fence = await opened_store(self.store)
+        await self.settle_down()
+
+    async def settle_down(self) -> None:
+        for _ in range(3):
+            assert await self.claim() == []
+
+    async def claim(self, buckets: frozenset[int] = EVERYTHING.buckets) -> list[int]:
+        rows = await self.store.claim(self.fence, ClaimRequest(limit=10, buckets=buckets))
+        return [row.seq for row in rows]
+
+    def add(self, deliver_at: str | None = None) -> None:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            connection.execute(INSERT, ("42", deliver_at))
+
+
+def test_a_still_store_finds_what_is_committed_by_others(tmp_path: Path) -> None:
+    async def case() -> None:
+        still = Still(tmp_path / "outbox.db")
+        await still.begin()
+        still.add()
+        assert await still.claim() == [1]
+        assert await still.claim() == [1]
+        await still.store.settle(still.fence, Settlement(delivered=[1]))
+        await still.settle_down()
+        await still.store.close()
+        still.add()
+        assert await still.claim() == [2]
+        await still.store.close()
+
+    asyncio.run(case())
+
+
+def test_a_still_store_finds_what_becomes_due(tmp_path: Path) -> None:
+    async def case() -> None:
+        still = Still(tmp_path / "outbox.db")
+        await still.begin()
+        still.add(deliver_at="2001-09-09T01:46:50Z")  # ten seconds from now
+        await still.settle_down()
+        still.now += 9.9
+        await still.settle_down()
+        still.now += 0.2
+        assert await still.claim() == [1]
+        failure = Failure(1, "refused", retry_in_seconds=30.0)
+        await still.store.settle(still.fence, Settlement(failures=[failure]))
+        await still.settle_down()
+        still.now += 30.1
+        assert await still.claim() == [1]
+        await still.store.close()
+
+    asyncio.run(case())
+
+
+def test_a_still_store_is_so_for_the_buckets_that_it_looked_into(tmp_path: Path) -> None:
+    async def case() -> None:
+        still = Still(tmp_path / "outbox.db")
+        await still.begin()
+        still.add()
+        nothing: frozenset[int] = frozenset()
+        for _ in range(3):
+            assert await still.claim(nothing) == []
+        assert await still.claim() == [1]
+        await still.store.close()
+
+    asyncio.run(case())

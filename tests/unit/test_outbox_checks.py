@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import aiosqlite
@@ -21,9 +22,11 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from commitrelay import Added, ConfigError, Event, InvalidEvent, InvalidHandle, Outbox
-from commitrelay.outbox import Row, as_row
+from commitrelay.outbox import as_row
+from commitrelay.row import DEFAULTS, PLAIN_COLUMNS, Row, insertion
 from commitrelay.sql import Names, queries
 from commitrelay.statement import MAX_CACHED_ROWS, statement
+from commitrelay.stores.sqlite.store import SqliteStore
 
 
 class Wire:
@@ -48,10 +51,15 @@ def event(payload: Any = None, **fields: Any) -> Event:
 # --- events --------------------------------------------------------------------------------
 
 
+ENDLESS: dict[str, Any] = {}
+ENDLESS["self"] = ENDLESS
+
+
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
         ({"total": float("nan")}, "NaN"),
+        (ENDLESS, "contains itself"),
         ({"total": object()}, "convert it, or pass bytes or str"),
         ("\ud800", "lone surrogate"),
         (b"x" * 1_048_577, "1,048,577 bytes, the limit is 1,048,576: .* send a reference"),
@@ -224,10 +232,41 @@ def test_a_row_holds_text_and_bytes_only() -> None:
     assert datetime.fromisoformat(row.deliver_at) == moment.astimezone(UTC)
 
 
-@pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
+@pytest.mark.parametrize("dialect", ["postgres", "mysql", "sqlite"])
 def test_the_statement_names_its_values_in_the_order_of_a_row(dialect: str) -> None:
-    text = queries(dialect, Names())["add_event"]
-    assert tuple(re.findall(r"(?<!:):([a-z_]+)", text)) == Row._fields
+    for query, fields in (("add_event", Row._fields), ("add_plain", Row._fields[:PLAIN_COLUMNS])):
+        text = queries(dialect, Names())[query]
+        assert tuple(re.findall(r"(?<!:):([a-z_]+)", text)) == fields
+
+
+def test_a_plain_event_sends_no_column_that_has_its_default() -> None:
+    plain = as_row(event({}))
+    assert insertion([plain]) == ("add_plain", plain[:PLAIN_COLUMNS])
+    assert insertion([plain, plain]) == ("add_plain", 2 * plain[:PLAIN_COLUMNS])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"headers": {"a": "b"}},
+        {"idempotency_key": "k"},
+        {"deliver_at": datetime(2030, 1, 1, tzinfo=UTC)},
+        {"content_type": "application/xml"},
+    ],
+)
+def test_one_event_with_more_has_all_send_every_column(more: dict[str, Any]) -> None:
+    plain, full = as_row(event({})), as_row(event({}, **more))
+    assert insertion([full]) == ("add_event", full)
+    assert insertion([plain, full]) == ("add_event", plain + full)
+
+
+def test_the_log_has_the_same_defaults(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "outbox.db"))
+    asyncio.run(store.initialise())
+    with closing(sqlite3.connect(tmp_path / "outbox.db")) as connection:
+        Outbox().add(connection, event({}))
+        columns = ", ".join(Row._fields[PLAIN_COLUMNS:])
+        assert connection.execute(f"SELECT {columns} FROM outbox_event").fetchone() == DEFAULTS
 
 
 @pytest.mark.parametrize("rows", [1, 2, MAX_CACHED_ROWS + 1])

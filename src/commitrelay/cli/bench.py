@@ -130,9 +130,17 @@ def _lags(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _add(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    rows = [(name, _shown(each, "{:.0f}")) for name, each in found["us_per_transaction"].items()]
+    used = found["cpu_us_per_transaction"]
+    rows = [
+        (name, _shown(each, "{:.0f}"), _shown(used[name], "{:.0f}"))
+        for name, each in found["us_per_transaction"].items()
+    ]
     over = found["over_insert"]
-    return [("", "µs"), *rows, ("Outbox.add over INSERT", f"{over.median:+.1%}")]
+    return [
+        ("", "µs", "client's CPU µs"),
+        *rows,
+        ("Outbox.add over INSERT", f"{over.median:+.1%}", ""),
+    ]
 
 
 def _shown(sample: Sample, form: str) -> str:

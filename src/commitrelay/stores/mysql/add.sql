@@ -10,6 +10,10 @@ VALUES (
     :content_type, :headers, :idempotency_key, :deliver_at
 );
 
+-- add_plain: the same for events that have nothing but the columns' defaults in the others.
+INSERT INTO @event (id, aggregate_type, aggregate_id, event_type, payload)
+VALUES (:id, :aggregate_type, :aggregate_id, :event_type, :payload);
+
 -- add_without_trigger: the same on a log without a trigger, which enqueue_event has to follow.
 INSERT INTO @event (
     id, aggregate_type, aggregate_id, event_type, payload,

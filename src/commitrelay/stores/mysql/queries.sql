@@ -103,6 +103,9 @@ WHERE EXISTS (SELECT 1 FROM @queue AS b FORCE INDEX (@@queue_blockers)
               WHERE b.lane = %(lane)s AND b.blocking_key = front.k AND b.seq < front.seq
                 AND b.state <> 5);
 
+-- holds_lease: one row if the lease still exists.
+SELECT token FROM @lease WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s;
+
 -- lock_fence: one row if the lease still exists, which stays so until this transaction ends.
 SELECT token FROM @lease
 WHERE lane = %(lane)s AND relay = %(relay)s AND token = %(token)s

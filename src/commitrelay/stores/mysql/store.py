@@ -24,7 +24,7 @@ from commitrelay.store import (
     StoreCapabilities,
 )
 from commitrelay.stores.bell import Bell
-from commitrelay.stores.mysql.link import Link, Step
+from commitrelay.stores.mysql.link import Link, Step, send
 from commitrelay.stores.mysql.log import MysqlLog
 from commitrelay.stores.mysql.operations import MysqlOperations
 from commitrelay.stores.mysql.sweep import Sweep
@@ -196,8 +196,14 @@ class MysqlStore(MysqlLog, MysqlOperations):
 
     async def unpark(self, fence: Fence, buckets: frozenset[int], limit: int) -> int:
         whose = {**_whose(fence), "buckets": buckets, "limit": limit}
-        parked = await self._unblocked(whose, limit)
-        abandoned = await self._settles.ask(self._sql["find_abandoned"], whose)
+        reads = self._steps(whose, "holds_lease", "unblocked_keys", "find_abandoned")
+        async with self._settles.use() as connection:
+            held, keys, abandoned = await send(connection, reads)
+        if not held.rows:
+            raise _lost(fence)
+        if not keys.rows and not abandoned.rows:
+            return 0
+        parked = await self._unblocked(whose, keys.rows, limit)
         steps = self._steps(whose, "lock_fence")
         if parked:
             steps += self._steps({**whose, "seqs": parked}, "unpark")
@@ -209,12 +215,11 @@ class MysqlStore(MysqlLog, MysqlOperations):
             raise _lost(fence)
         return sum(result.changed for result in done)
 
-    async def _unblocked(self, whose: dict[str, Any], limit: int) -> list[int]:
-        """The first parked events of each key that nothing else blocks, up to the limit."""
-        keys = await self._settles.ask(self._sql["unblocked_keys"], whose)
-        if not keys.rows:
+    async def _unblocked(self, whose: dict[str, Any], keys: Sequence[Any], limit: int) -> list[int]:
+        """The first parked events of each of the keys, up to the limit."""
+        if not keys:
             return []
-        steps = [(self._sql["blocking_events"], {**whose, "key": key}) for (key,) in keys.rows]
+        steps = [(self._sql["blocking_events"], {**whose, "key": key}) for (key,) in keys]
         results = await self._settles.transact(steps)
         rows = [row for result in results for row in result.rows]
         free = (

@@ -11,6 +11,13 @@ VALUES (
 )
 ON CONFLICT DO NOTHING;
 
+-- add_plain: the same for events that have nothing but the columns' defaults in the others.
+INSERT INTO @event (id, aggregate_type, aggregate_id, event_type, payload)
+VALUES (
+    :id::text::uuid, :aggregate_type::text, :aggregate_id::text, :event_type::text, :payload::bytea
+)
+ON CONFLICT DO NOTHING;
+
 -- lock_keys: the writers of a key wait for each other until commit; always in the same order.
 -- The table's oid keeps two outboxes of one database apart, by whatever search_path it is found.
 WITH keys AS MATERIALIZED (

@@ -11,6 +11,11 @@ VALUES (
 )
 ON CONFLICT DO NOTHING;
 
+-- add_plain: the same for events that have nothing but the columns' defaults in the others.
+INSERT INTO @event (id, aggregate_type, aggregate_id, event_type, payload)
+VALUES (:id, :aggregate_type, :aggregate_id, :event_type, :payload)
+ON CONFLICT DO NOTHING;
+
 -- claim_added: what this transaction has added and heads its key becomes the direct pass's.
 -- There is no index on the keys of pending events, so the few that lie below are compared one by
 -- one; if they are not few, there is a backlog, and the relay is at work on it.

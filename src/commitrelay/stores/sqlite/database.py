@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from commitrelay.errors import ConfigError, SchemaMissing, StoreError, StoreUnreachable
+from commitrelay.stores.sqlite.stillness import Stillness
 
 T = TypeVar("T")
 
@@ -50,6 +51,7 @@ class Database:
         single = connection is not None or path == ":memory:"
         self._writer = _Worker(self._connect, run)
         self._reader = self._writer if single else _Worker(self._connect, run)
+        self._stillness = None if single else Stillness()
         self._may_create = False
 
     def now_ms(self) -> int:
@@ -62,6 +64,36 @@ class Database:
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on one consistent view of the database."""
         return await self._reader.call(lambda connection: self._attempt(connection, work, "BEGIN"))
+
+    async def glance(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work`, which sees to its transactions itself, or is but one statement."""
+        return await self._reader.call(lambda connection: self._attempt(connection, work, None))
+
+    async def look(
+        self,
+        what: Hashable,
+        work: Callable[[sqlite3.Connection], list[T]],
+        next_ms: Callable[[sqlite3.Connection], int | None],
+    ) -> list[T]:
+        """As `read`, but what found nothing is not read again while nothing can have come.
+
+        That is until a commit changes the file, or until the time that `next_ms` tells.
+        """
+        stillness = self._stillness
+        if stillness is None:
+            return await self.read(work)
+
+        def look(connection: sqlite3.Connection) -> list[T]:
+            found = work(connection)
+            stillness.note(what, bool(found), lambda: next_ms(connection))
+            return found
+
+        def look_unless_still(connection: sqlite3.Connection) -> list[T]:
+            if stillness.reigns(connection, what, self.now_ms()):
+                return []
+            return _in_transaction(connection, look, "BEGIN")
+
+        return await self.glance(look_unless_still)
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a write transaction; all of it happens or nothing."""
@@ -84,6 +116,8 @@ class Database:
     async def close(self) -> None:
         for worker in {self._reader, self._writer}:
             await worker.close(keep_connection=self._shared is not None)
+        if self._stillness is not None:
+            self._stillness = Stillness()
 
     def _connect(self) -> sqlite3.Connection:
         if self._shared is not None:
@@ -104,13 +138,16 @@ class Database:
         return connection
 
     def _attempt(
-        self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], begin: str
+        self,
+        connection: sqlite3.Connection,
+        work: Callable[[sqlite3.Connection], T],
+        begin: str | None,
     ) -> T:
-        """Run `work` in a transaction, again while another process holds the lock."""
+        """Run `work`, in a transaction if it `begin`s so, again while another holds the lock."""
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
-                return _in_transaction(connection, work, begin)
+                return _in_transaction(connection, work, begin) if begin else work(connection)
             except sqlite3.Error as error:
                 if not _is_busy(error) or time.monotonic() >= deadline:
                     raise self._translated(error) from None

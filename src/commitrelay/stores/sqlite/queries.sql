@@ -47,6 +47,9 @@ WHERE q.lane = :lane
 ORDER BY q.due_at, q.seq
 LIMIT :limit;
 
+-- next_due: when the first of the retrying and scheduled events is due, or was.
+SELECT min(due_at) FROM @queue INDEXED BY @queue_due WHERE lane = :lane AND state IN (1, 2);
+
 -- holds_lease: one row if the fence's lease still exists, expired or not.
 SELECT 1 FROM @lease WHERE token = :token AND lane = :lane AND relay = :relay;
 
@@ -156,6 +159,12 @@ WHERE lane = :lane
   AND seq IN (SELECT q.seq FROM @queue AS q INDEXED BY @queue_blockers
               WHERE q.lane = :lane AND q.key = :key AND q.state IN (1, 3, 4, 5)
                 AND q.state = 5 AND q.due_at <= :now_ms);
+
+-- anything_blocked: whether the fence's lease still exists, and whether any key is blocked.
+SELECT
+    EXISTS (SELECT 1 FROM @lease WHERE token = :token AND lane = :lane AND relay = :relay),
+    EXISTS (SELECT 1 FROM @queue INDEXED BY @queue_blockers
+            WHERE lane = :lane AND state IN (1, 3, 4, 5));
 
 -- unblocked_keys: keys of the leased buckets whose first blocking event is merely parked.
 WITH RECURSIVE blocked (key) AS (

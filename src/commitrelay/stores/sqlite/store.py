@@ -173,7 +173,13 @@ class SqliteStore(SqliteLog, SqliteOperations):
     # --- claim and settle -----------------------------------------------------------------
 
     async def claim(self, fence: Fence, request: ClaimRequest) -> list[Queued]:
-        return await self._database.read(lambda db: self._claim(db, fence, request))
+        if request.above_seq or request.exclude_seqs or request.exclude_keys:
+            return await self._database.read(lambda db: self._claim(db, fence, request))
+        return await self._database.look(
+            (fence.lane, request.limit, request.buckets),
+            lambda db: self._claim(db, fence, request),
+            lambda db: self._value(db, "next_due", lane=fence.lane),
+        )
 
     def _claim(self, db: sqlite3.Connection, fence: Fence, request: ClaimRequest) -> list[Queued]:
         values = {
@@ -248,6 +254,10 @@ class SqliteStore(SqliteLog, SqliteOperations):
         }
 
     async def unpark(self, fence: Fence, buckets: frozenset[int], limit: int) -> int:
+        whose = _whose(fence)
+        row = await self._database.glance(lambda db: self._one(db, "anything_blocked", **whose))
+        if row == (1, 0):  # as nearly always: no need for the write lock
+            return 0
         return await self._database.write(lambda db: self._unpark(db, fence, buckets, limit))
 
     def _unpark(
