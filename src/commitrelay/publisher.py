@@ -57,6 +57,11 @@ class Message(NamedTuple):
         return 0
 
 
+TOPIC: Final = 0
+VALUE: Final = 2
+"""Where they are in a `Message`: what is done for every message is not done by name."""
+
+
 class StampedMessage(Message):
     """A message with a time of its own, set once after it was made."""
 

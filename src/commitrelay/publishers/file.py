@@ -11,13 +11,14 @@ import fcntl
 import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from commitrelay.errors import BrokerUnreachable, ConfigError
-from commitrelay.publisher import DELIVERED, Message, Outcome, Publisher
+from commitrelay.publisher import DELIVERED, TOPIC, VALUE, Message, Outcome, Publisher
 from commitrelay.publishers.jsonline import encode_line
 from commitrelay.publishers.settings import Settings
 from commitrelay.publishers.worker import WorkerPublisher
@@ -85,10 +86,15 @@ class FilePublisher(WorkerPublisher):
             self._file_names.add(message.topic)
         return None
 
+    def _all_fit(self, messages: Sequence[Message]) -> bool:
+        largest = max([len(message[VALUE]) for message in messages])
+        topics = {message[TOPIC] for message in messages}
+        return largest <= self._max_message_bytes and topics <= self._file_names
+
     def _send(self, messages: Sequence[Message]) -> Sequence[Outcome]:
-        lines: dict[str, list[bytes]] = {}
+        lines: defaultdict[str, list[bytes]] = defaultdict(list)
         for message in messages:
-            lines.setdefault(message.topic, []).append(encode_line(message))
+            lines[message[TOPIC]].append(encode_line(message))
         with locked(self.directory, fcntl.LOCK_EX, self.delivery_timeout_seconds / 2):
             self._append({topic: b"".join(each) for topic, each in lines.items()})
         return [DELIVERED] * len(messages)

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from json.encoder import encode_basestring as quoted
+from typing import TypeVar
 
 from commitrelay.publisher import TOMBSTONE, Message
+
+K = TypeVar("K")
 
 _CONTROL = bytes(range(32))
 
@@ -19,10 +22,23 @@ def encode_line(message: Message) -> bytes:
     """The message as JSON with a newline at its end and none inside."""
     # Put together by hand: JSONEncoder.encode takes half as long again.
     topic, key, value, headers, event_id = message
-    head = (
-        f'{{"id":{quoted(event_id)},"topic":{quoted(topic)},"key":{quoted(key)},'
-        f'"headers":{_headers(headers)},'
-    ).encode()
+    id_text, key_text = quoted(event_id), quoted(key)
+    pairs: list[str] = []
+    for header in headers:
+        pair = _pairs.get(header)
+        if pair is None:
+            name, text = header  # an id and a key are nearly always headers as well
+            text = id_text if text is event_id else key_text if text is key else quoted(text)
+            pair = f"{_names.get(name) or _name(name)}:{text}"
+            if name in REPEATED:
+                _remember(_pairs, header, pair)
+        pairs.append(pair)
+    if len(dict(headers)) == len(headers):
+        listed = f"{{{','.join(pairs)}}}"
+    else:
+        listed = json.dumps(headers, ensure_ascii=False)
+    topic_text = _names.get(topic) or _name(topic)
+    head = f'{{"id":{id_text},"topic":{topic_text},"key":{key_text},"headers":{listed},'.encode()
     try:
         payload = b"null" if value is TOMBSTONE else quoted_bytes(value)
     except UnicodeDecodeError:
@@ -38,11 +54,25 @@ def quoted_bytes(value: bytes) -> bytes:
     return b'"%b"' % value.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
-def _headers(headers: list[tuple[str, str]]) -> str:
-    if len(dict(headers)) < len(headers):
-        return json.dumps(headers, ensure_ascii=False)
-    pairs = [f"{quoted(name)}:{quoted(value)}" for name, value in headers]
-    return f"{{{','.join(pairs)}}}"
+REPEATED = frozenset({"event-type", "aggregate-type", "content-type"})
+"""Headers whose values are few, so that each is made once."""
+
+MAX_REMEMBERED = 4096
+
+_names: dict[str, str] = {}
+_pairs: dict[tuple[str, str], str] = {}
+
+
+def _name(name: str) -> str:
+    """Topics and names of headers are few as well."""
+    return _remember(_names, name, quoted(name))
+
+
+def _remember(made: dict[K, str], what: K, text: str) -> str:
+    if len(made) >= MAX_REMEMBERED:
+        made.clear()
+    made[what] = text
+    return text
 
 
 def decode_line(line: bytes) -> Message:

@@ -47,6 +47,10 @@ class WorkerPublisher(ABC):
     def _refusal(self, message: Message) -> str | None:
         """Why this message cannot be sent; None if it can."""
 
+    def _all_fit(self, _messages: Sequence[Message]) -> bool:
+        """Whether `_refusal` certainly has nothing to say of any; asked once for all."""
+        return False
+
     @abstractmethod
     def _send(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         """Send all, durably; an `OSError` or `BrokerUnreachable` if nobody took them."""
@@ -104,6 +108,8 @@ class WorkerPublisher(ABC):
     def _publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         if self._stopped:
             return [NOT_SENT] * len(messages)
+        if not self._held_keys and messages and self._all_fit(messages):
+            return self._try_to_send(messages)
         outcomes: list[Outcome] = [NOT_SENT] * len(messages)
         accepted: list[int] = []
         for position, message in enumerate(messages):
@@ -114,8 +120,6 @@ class WorkerPublisher(ABC):
                 self._held_keys.add(message.key)
             else:
                 accepted.append(position)
-        if accepted and len(accepted) == len(messages):
-            return self._try_to_send(messages)
         if accepted:
             results = self._try_to_send([messages[position] for position in accepted])
             for position, result in zip(accepted, results, strict=True):

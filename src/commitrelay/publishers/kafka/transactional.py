@@ -18,6 +18,7 @@ from commitrelay.errors import BrokerUnreachable
 from commitrelay.publisher import (
     DELIVERED,
     NOT_SENT,
+    TOPIC,
     Message,
     Outcome,
     PublisherCapabilities,
@@ -95,6 +96,9 @@ class TransactionalKafkaPublisher(WorkerPublisher):
         if message.topic in self._topics.batch_bytes:
             return None
         return self._topics.look_up([message.topic]).get(message.topic)
+
+    def _all_fit(self, messages: Sequence[Message]) -> bool:
+        return {message[TOPIC] for message in messages} <= self._topics.batch_bytes.keys()
 
     def _send(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         producer = self._sized_for(messages)

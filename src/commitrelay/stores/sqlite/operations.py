@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import groupby
 from typing import Any
 
 from commitrelay.operations import (
@@ -146,12 +146,11 @@ class SqliteOperations(SqliteAdmin):
         return len(seqs)
 
     def _journal(
-        self, db: sqlite3.Connection, lane: int, who: str, verdict: Verdict, gone: Sequence[int]
+        self, db: sqlite3.Connection, lane: int, who: str, verdict: Verdict, gone: Iterable[int]
     ) -> None:
         """Write down that events left a lane's queue."""
         now_ms = self._database.now_ms()
-        for _page, group in groupby(sorted(gone), lambda seq: seq >> _PAGE_BITS):
-            seqs = list(group)
+        for seqs in _paged(sorted(gone)):
             self._run(
                 db,
                 "journal",
@@ -204,3 +203,13 @@ def _at(milliseconds: float) -> datetime:
 
 def _json(values: Sequence[int] | Sequence[str]) -> str:
     return json.dumps(list(values), separators=(",", ":"))
+
+
+def _paged(seqs: Sequence[int]) -> Iterator[Sequence[int]]:
+    """In order, those of one page of the journal at a time."""
+    start = 0
+    while start < len(seqs):
+        next_page = ((seqs[start] >> _PAGE_BITS) + 1) << _PAGE_BITS
+        end = bisect_left(seqs, next_page, start)
+        yield seqs[start:end]
+        start = end

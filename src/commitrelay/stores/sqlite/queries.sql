@@ -53,6 +53,12 @@ SELECT min(due_at) FROM @queue INDEXED BY @queue_due WHERE lane = :lane AND stat
 -- holds_lease: one row if the fence's lease still exists, expired or not.
 SELECT 1 FROM @lease WHERE token = :token AND lane = :lane AND relay = :relay;
 
+-- settle_all_delivered: take delivered events out of the queue, all of which should be there.
+DELETE FROM @queue
+WHERE lane = :lane
+  AND seq IN (SELECT value FROM json_each(:seqs))
+  AND claim_token IN (0, :token);
+
 -- settle_delivered: take delivered events out of the queue and tell which were still there.
 DELETE FROM @queue
 WHERE lane = :lane

@@ -33,6 +33,11 @@ from commitrelay.stores.sqlite.operations import SqliteOperations
 from commitrelay.stores.text import clean_error
 
 _as_queued = partial(tuple.__new__, Queued)
+_Deliver = Callable[[sqlite3.Connection, Fence, Collection[int]], int]
+
+
+class _SomeAreGoneError(Exception):
+    """Events were to be settled that are not in the queue any more."""
 
 
 class SqliteStore(SqliteLog, SqliteOperations):
@@ -205,14 +210,23 @@ class SqliteStore(SqliteLog, SqliteOperations):
         )
 
     async def settle(self, fence: Fence, settlement: Settlement) -> int:
-        return await self._database.write(lambda db: self._settle(db, fence, settlement))
+        try:
+            return await self._database.write(
+                lambda db: self._settle(db, fence, settlement, self._deliver_all)
+            )
+        except _SomeAreGoneError:
+            return await self._database.write(
+                lambda db: self._settle(db, fence, settlement, self._deliver)
+            )
 
-    def _settle(self, db: sqlite3.Connection, fence: Fence, settlement: Settlement) -> int:
+    def _settle(
+        self, db: sqlite3.Connection, fence: Fence, settlement: Settlement, deliver: _Deliver
+    ) -> int:
         self._check_fence(db, fence)
         whose = _whose(fence)
         changed = 0
         if settlement.delivered:
-            changed += self._deliver(db, fence, settlement.delivered)
+            changed += deliver(db, fence, settlement.delivered)
         for failure in settlement.failures:
             changed += self._fail(db, fence, failure)
         if settlement.released:
@@ -223,6 +237,14 @@ class SqliteStore(SqliteLog, SqliteOperations):
                 db, "settle_parked", seqs=_json(settlement.parked), now_ms=now_ms, **whose
             )
         return changed
+
+    def _deliver_all(self, db: sqlite3.Connection, fence: Fence, delivered: Collection[int]) -> int:
+        """As nearly always: to be told of each one takes as long as the rest."""
+        values = {"seqs": _json(delivered), **_whose(fence)}
+        if self._run(db, "settle_all_delivered", **values) != len(delivered):
+            raise _SomeAreGoneError
+        self._journal(db, fence.lane, fence.relay, Verdict.PUBLISHED, delivered)
+        return len(delivered)
 
     def _deliver(
         self,
