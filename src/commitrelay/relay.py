@@ -120,10 +120,10 @@ class Relay:
         batch_size, window = self.options.batch_size, self.options.window
         self._halts_at_failure = capabilities.stops_at_failure
         self._max_publishing = min(window, capabilities.max_in_flight or window)
-        # Where few calls may overlap they are larger, and half of the window is filled meanwhile.
-        self._call_size = batch_size * max(1, window // (2 * self._max_publishing))
+        # Where few calls may overlap they are larger, and as much is read ahead meanwhile.
+        self._call_size = batch_size * (window // self._max_publishing)
         self._window = Window(
-            capacity=batch_size * (window + 2),
+            capacity=batch_size * (window + 1) + self._call_size,
             one_per_key=strict and not capabilities.stops_at_failure,
             key_limit=max(16, batch_size // 8),
         )
