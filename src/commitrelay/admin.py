@@ -10,6 +10,7 @@ from uuid import UUID
 
 from commitrelay.errors import CommitrelayError, ConfigError
 from commitrelay.kinds import duration
+from commitrelay.page import Page, look
 from commitrelay.store import AdminStore, EventFilter, EventRecord, LaneStatus, State
 
 STATUSES = (*(state.name.lower() for state in State), "published", "discarded", "resolved")
@@ -46,13 +47,11 @@ class Admin:
 
     async def events(
         self, where: EventFilter, *, before_seq: int | None = None, limit: int = 50
-    ) -> Sequence[EventRecord]:
+    ) -> Page:
         """Events, newest first, without payloads; `before_seq` is where the last page ended."""
         if where.lane is not None:
             await self._check_lane(where.lane)
-        return await self._store.list_events(
-            where, before_seq=before_seq, limit=min(limit, MAX_LISTED)
-        )
+        return await look(self._store, where, before_seq, min(limit, MAX_LISTED))
 
     async def event(self, event_id: str) -> EventRecord:
         """One event with its payload and its story in every lane."""

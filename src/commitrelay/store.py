@@ -422,9 +422,9 @@ class AdminStore(Protocol):
     async def vitals(self) -> Vitals: ...
 
     async def list_events(
-        self, where: EventFilter, *, before_seq: int | None, limit: int
+        self, where: EventFilter, *, before_seq: int | None, limit: int, above_seq: int = 0
     ) -> Sequence[EventRecord]:
-        """Newest first, from `before_seq` (keyset paging), without payloads."""
+        """Newest first, from `before_seq` (keyset paging) to `above_seq`, without payloads."""
 
     async def show_event(self, event_id: str) -> EventRecord | None: ...
 

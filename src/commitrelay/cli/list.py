@@ -13,30 +13,36 @@ from commitrelay.cli.selecting import AGGREGATE, ERROR, LANE, SINCE, TYPE, UNTIL
 from commitrelay.cli.show import as_json
 from commitrelay.cli.style import DIM, Style
 from commitrelay.kinds import Choice, Integer
+from commitrelay.page import Page
 from commitrelay.store import EventRecord
 
 
 def run(request: Request) -> int:
-    limit = request.options["limit"]
-    # One more than asked for tells whether there is a next page.
-    found = list(asyncio.run(_events(request, limit + 1)))
-    events, more = found[:limit], len(found) > limit
-    next_before = events[-1].seq if more else None
+    events, next_before = asyncio.run(_page(request))
     if request.json:
         print_json({"events": [as_json(event) for event in events], "next_before": next_before})
-    elif not events:
-        print("No events.")
-    else:
+        return OK
+    if events:
         print(_text(events))
-        if next_before is not None:
-            print(Style()(f"More: --before {next_before}", DIM))
+    elif next_before is None:
+        print("No events.")
+    if next_before is not None:
+        print(Style()(_more(len(events) < request.options["limit"], next_before), DIM))
     return OK
 
 
-async def _events(request: Request, limit: int) -> Sequence[EventRecord]:
-    before = request.options["before"]
+async def _page(request: Request) -> Page:
+    options = request.options
     async with Admin(request.database()) as admin:
-        return await admin.events(filter_of(request), before_seq=before, limit=limit)
+        return await admin.events(
+            filter_of(request), before_seq=options["before"], limit=options["limit"]
+        )
+
+
+def _more(is_cut_short: bool, next_before: int) -> str:
+    if is_cut_short:
+        return f"Looked back to seq {next_before}. Further: --before {next_before}"
+    return f"More: --before {next_before}"
 
 
 def _text(events: Sequence[EventRecord]) -> str:
@@ -65,7 +71,8 @@ COMMAND = Command(
     summary="List events, newest first.",
     description="""
         Lists events of the log with where they stand. Filters combine; a page ends with what to
-        pass to --before for the next one.
+        pass to --before for the next one. What matches rarely is looked for a moment only: then
+        the page says how far back it has looked.
     """,
     run=run,
     options=(
@@ -79,7 +86,7 @@ COMMAND = Command(
         Option(
             "--limit",
             "Events on a page.",
-            Integer(1, MAX_LISTED - 1),
+            Integer(1, MAX_LISTED),
             default=50,
             group="Page",
         ),

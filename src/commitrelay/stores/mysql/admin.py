@@ -136,11 +136,12 @@ class MysqlAdmin:
         )
 
     async def list_events(
-        self, where: EventFilter, *, before_seq: int | None, limit: int
+        self, where: EventFilter, *, before_seq: int | None, limit: int, above_seq: int = 0
     ) -> Sequence[EventRecord]:
         statement, values = list_query(where, self._sql)
         values |= {"before_seq": 2**62 if before_seq is None else before_seq, "limit": limit}
         values |= await self._filter(where)
+        values["above_seq"] = max(above_seq, values["above_seq"])
         return await self._records((await self._reads.ask(statement, values)).rows)
 
     async def _filter(self, where: EventFilter) -> dict[str, Any]:

@@ -169,12 +169,13 @@ class PostgresAdmin:
         )
 
     async def list_events(
-        self, where: EventFilter, *, before_seq: int | None, limit: int
+        self, where: EventFilter, *, before_seq: int | None, limit: int, above_seq: int = 0
     ) -> Sequence[EventRecord]:
         statement, values = list_query(where, self._sql)
         values |= {"before_seq": 2**62 if before_seq is None else before_seq, "limit": limit}
         async with self._reads.use() as connection:
             values |= await self._filter(connection, where)
+            values["above_seq"] = max(above_seq, values["above_seq"])
             cursor = await connection.execute(statement, values)
             return await self._records(connection, await cursor.fetchall())
 

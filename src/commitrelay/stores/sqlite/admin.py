@@ -160,16 +160,17 @@ class SqliteAdmin:
         return counts_by_name(counts)
 
     async def list_events(
-        self, where: EventFilter, *, before_seq: int | None, limit: int
+        self, where: EventFilter, *, before_seq: int | None, limit: int, above_seq: int = 0
     ) -> Sequence[EventRecord]:
-        return await self._database.read(lambda db: self._list(db, where, before_seq, limit))
+        page = {"before_seq": 2**62 if before_seq is None else before_seq, "limit": limit}
+        return await self._database.read(lambda db: self._list(db, where, page, above_seq))
 
     def _list(
-        self, db: sqlite3.Connection, where: EventFilter, before_seq: int | None, limit: int
+        self, db: sqlite3.Connection, where: EventFilter, page: dict[str, int], above_seq: int
     ) -> list[EventRecord]:
         statement, values = list_query(where, self._sql)
-        values |= self._filter(db, where)
-        values |= {"before_seq": 2**62 if before_seq is None else before_seq, "limit": limit}
+        values |= self._filter(db, where) | page
+        values["above_seq"] = max(above_seq, values["above_seq"])
         return self._records(db, db.execute(statement, values).fetchall())
 
     def _filter(self, db: sqlite3.Connection, where: EventFilter) -> dict[str, Any]:

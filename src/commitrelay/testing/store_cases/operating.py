@@ -152,6 +152,10 @@ class Operating:
         assert all(event.payload is None for event in page)
         rest = await scene.store.list_events(EventFilter(), before_seq=page[-1].seq, limit=3)
         assert [event.seq for event in rest] == [added[1], added[0]]
+        newest = await scene.store.list_events(
+            EventFilter(), before_seq=None, limit=10, above_seq=added[2]
+        )
+        assert [event.seq for event in newest] == [added[4], added[3]]
 
     @scenario
     async def test_list_by_filter(self, scene: Scene) -> None:
@@ -162,10 +166,16 @@ class Operating:
         await scene.fail(a1, None)
         await scene.park(a2)
 
-        async def found(**where: Any) -> list[int]:
-            rows = await scene.store.list_events(EventFilter(**where), before_seq=None, limit=10)
+        async def found(above_seq: int = 0, **where: Any) -> list[int]:
+            rows = await scene.store.list_events(
+                EventFilter(**where), before_seq=None, limit=10, above_seq=above_seq
+            )
             return [row.seq for row in rows]
 
+        assert await found(status="dead", above_seq=a1) == []
+        assert await found(status="parked", above_seq=a1) == [a2]
+        assert await found(status="published", above_seq=b1) == []
+        assert await found(aggregate_id="a", above_seq=a1) == [a2]
         assert await found(status="dead") == [a1]
         assert await found(status="parked") == [a2]
         assert await found(status="pending") == [user]
