@@ -34,6 +34,7 @@ def test_medians_spread_and_ratios_by_round() -> None:
     assert SPREAD.median == 20
     assert SPREAD.spread == 1.0
     assert Sample.of([5]).spread is None
+    assert Sample.of([9, 10, 11, 10, 99]).spread == pytest.approx(0.1)  # one bad round of five
     assert ratio(Sample.of([10, 40]), Sample.of([20, 40])).values == (0.5, 1.0)
     assert percentile([5, 1, 4, 2, 3], 0.5) == 3
     assert percentile([], 0.5) == 0

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 FEWEST_ROUNDS = 3
+ROUNDS_WITH_QUARTILES = 5
+"""From so many on the spread is that of their middle half: one bad round is no verdict."""
+
 WIDEST_SPREAD = 0.25
-"""(highest - lowest) / median: what varies more between rounds is not concluded from."""
+"""What varies more between rounds, relative to the median, is not concluded from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,10 @@ class Sample:
         """How far the rounds lie apart, relative to the median; None if there was only one."""
         if len(self.values) < 2 or not self.median:
             return None
-        return (max(self.values) - min(self.values)) / abs(self.median)
+        low, high = min(self.values), max(self.values)
+        if len(self.values) >= ROUNDS_WITH_QUARTILES:
+            low, _, high = quantiles(self.values, n=4, method="inclusive")
+        return (high - low) / abs(self.median)
 
     @property
     def is_steady(self) -> bool:
