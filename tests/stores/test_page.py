@@ -33,7 +33,9 @@ def path(sqlite_path: Path) -> Iterator[Path]:
     connection = sqlite3.connect(sqlite_path)
     for _ in range(2):
         with connection:
-            Outbox().add(connection, Event("Rare", "1", "Seen", "1"), Event("Order", "1", "Paid"))
+            Outbox().add(
+                connection, Event("Rare", "1", "Seen", "1"), Event("Order", "1", "Paid", "1")
+            )
             connection.execute(f"UPDATE sqlite_sequence SET seq = seq + {GAP}")
     connection.close()
     yield sqlite_path

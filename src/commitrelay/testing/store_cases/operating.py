@@ -166,7 +166,8 @@ class Operating:
         await scene.fail(a1, None)
         await scene.park(a2)
 
-        async def found(above_seq: int = 0, **where: Any) -> list[int]:
+        async def found(**where: Any) -> list[int]:
+            above_seq = where.pop("above_seq", 0)
             rows = await scene.store.list_events(
                 EventFilter(**where), before_seq=None, limit=10, above_seq=above_seq
             )
