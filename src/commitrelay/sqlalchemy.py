@@ -34,6 +34,7 @@ INTERNAL_NOUNS = (
     "turn",
     "inbox",
     "completion",
+    "circuit",
     "reader",
     "start",
     "audit",

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.invariants import check
 from tests.simulation.world import simulate
 
-SEEDS = int(os.environ.get("COMMITRELAY_SIMULATION_SEEDS", "1200"))
+SEEDS = int(os.environ.get("COMMITRELAY_SIMULATION_SEEDS", "1000"))
 CHUNK = 100
 
 
