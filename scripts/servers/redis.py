@@ -16,7 +16,8 @@ LINK = CACHE / "redis" / "redis-server"
 
 
 class Redis(Server):
-    ports = ("port",)
+    # A cluster's bus would be 10,000 above the port, where connections come from.
+    ports = ("port", "bus_port")
     unprivileged = False
     stop_signal = signal.SIGTERM
 

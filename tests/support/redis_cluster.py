@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from typing import Any
-from urllib.parse import urlsplit
 
 from redis.cluster import RedisCluster
 
@@ -20,14 +19,15 @@ class Cluster:
     def __init__(self, owner: str) -> None:
         self.servers = [DedicatedServer("redis", f"{owner}-{number}") for number in range(3)]
         for server in self.servers:
-            server.configure("redis.conf", SETTINGS)
-        self.ports = [urlsplit(server.url).port for server in self.servers]
+            bus = f"cluster-port {server.port('bus_port')}\n"
+            server.configure("redis.conf", SETTINGS + bus)
+        first = (self.servers[0].port("port"), self.servers[0].port("bus_port"))
         bounds = [SLOTS * number // 3 for number in range(4)]
         for number, server in enumerate(self.servers):
             with redis.client(server.url) as client:
                 last = bounds[number + 1] - 1
                 client.execute_command("CLUSTER", "ADDSLOTSRANGE", bounds[number], last)
-                client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.ports[0])
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", *first)
         self.await_ok()
 
     @property

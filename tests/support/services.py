@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "services"
 
@@ -65,12 +66,20 @@ class DedicatedServer:
 
     def configure(self, file: str, text: str) -> None:
         """Write a file beside its data, and restart it with that."""
-        state = json.loads(
-            (SCRIPT.parent.parent / ".services" / self.name / "state.json").read_text()
-        )
-        (Path(state["home"]) / file).write_text(text)
+        (Path(self._state["home"]) / file).write_text(text)
         self.stop()
         self.start()
+
+    def port(self, name: str) -> int:
+        """One of the ports that were reserved for it."""
+        port: int = self._state["ports"][name]
+        return port
+
+    @property
+    def _state(self) -> dict[str, Any]:
+        path = SCRIPT.parent.parent / ".services" / self.name / "state.json"
+        state: dict[str, Any] = json.loads(path.read_text())
+        return state
 
     def remove(self) -> None:
         services("down", self.name)
