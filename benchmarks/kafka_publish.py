@@ -9,14 +9,13 @@ takes one batch at a time.
 
 from __future__ import annotations
 
-import os
 from functools import partial
 
-from pipelines import BARE, BareLine, PublisherLine, main
+from pipelines import BARE, BareLine, PublisherLine, main, server
 
 from commitrelay.demo.topic import topic_of
 
-URL = os.environ["COMMITRELAY_KAFKA_URL"]
+URL = server("kafka")
 
 
 if __name__ == "__main__":

@@ -10,16 +10,26 @@ them nats-py's connection with its answers counted, and its publish_async with a
 from __future__ import annotations
 
 import asyncio
-import os
 from functools import partial
 from typing import Any
 
 import nats
-from pipelines import BARE, BATCH, ENCODED, WINDOW, BareLine, EncodedLine, PublisherLine, Rows, main
+from pipelines import (
+    BARE,
+    BATCH,
+    ENCODED,
+    WINDOW,
+    BareLine,
+    EncodedLine,
+    PublisherLine,
+    Rows,
+    main,
+    server,
+)
 
 from commitrelay.demo.topic import Topic, topic_of
 
-URL = os.environ["COMMITRELAY_NATS_URL"]
+URL = server("nats")
 
 Batch = list[tuple[bytes, dict[str, str]]]
 

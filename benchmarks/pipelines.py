@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +30,14 @@ BATCH, WINDOW, KEYS = 1000, 8, 10_000
 BARE, ENCODED = "bare", "bare, encoded before"
 
 Rows = list[tuple[Any, ...]]
+
+
+def server(kind: str) -> str:
+    """The URL of the broker to measure."""
+    variable = f"COMMITRELAY_{kind.upper()}_URL"
+    if variable not in os.environ:
+        sys.exit(f'{variable} is not set: run eval "$(scripts/services env)" first')
+    return os.environ[variable]
 
 
 class Line(Protocol):

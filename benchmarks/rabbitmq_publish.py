@@ -9,15 +9,14 @@ messages arrived, not which. On each type of queue.
 
 from __future__ import annotations
 
-import os
 from functools import partial
 
-from pipelines import BARE, ENCODED, BareLine, EncodedLine, PublisherLine, main
+from pipelines import BARE, ENCODED, BareLine, EncodedLine, PublisherLine, main, server
 
 from commitrelay.demo.rabbitmq_topic import RabbitMQTopic
 from commitrelay.publishers.rabbitmq.settings import QUEUE_TYPES
 
-URL = os.environ["COMMITRELAY_RABBITMQ_URL"]
+URL = server("rabbitmq")
 
 
 if __name__ == "__main__":

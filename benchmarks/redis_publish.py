@@ -10,15 +10,14 @@ redis-py's pipeline, which takes one batch at a time.
 from __future__ import annotations
 
 import asyncio
-import os
 from functools import partial
 
 import redis
-from pipelines import BARE, ENCODED, BareLine, EncodedLine, PublisherLine, Rows, main
+from pipelines import BARE, ENCODED, BareLine, EncodedLine, PublisherLine, Rows, main, server
 
 from commitrelay.demo.topic import Topic, topic_of
 
-URL = os.environ["COMMITRELAY_REDIS_URL"]
+URL = server("redis")
 
 
 class RedisPy:
