@@ -15,7 +15,7 @@ import pytest
 
 from commitrelay.errors import ConfigError, StoreError, StoreUnreachable
 from commitrelay.sql import Names
-from commitrelay.store import ClaimRequest, Failure, Fence, Settlement
+from commitrelay.store import ClaimRequest, EventFilter, Failure, Fence, Settlement
 from commitrelay.stores.sqlite import database
 from commitrelay.stores.sqlite.store import SqliteStore, from_url
 from commitrelay.testing import opened
@@ -230,6 +230,24 @@ def test_a_write_has_the_lock_from_its_start_and_does_not_hold_up_claims(
             await store.claim(fence, EVERYTHING)
         held.set()
         await writing
+        await store.close()
+
+    asyncio.run(case())
+
+
+def test_one_settlement_over_two_pages_of_the_journal_is_found_on_both(sqlite_path: Path) -> None:
+    async def case() -> None:
+        store = SqliteStore(str(sqlite_path))
+        fence = await opened_store(store)
+        with closing(sqlite3.connect(sqlite_path)) as writer, writer:
+            writer.execute(INSERT, ("a", None))
+            writer.execute("UPDATE sqlite_sequence SET seq = 4094 WHERE name = 'outbox_event'")
+            writer.executemany(INSERT, [("a", None)] * 3)
+        seqs = [row.seq for row in await store.claim(fence, EVERYTHING)]
+        assert seqs == [1, 4095, 4096, 4097]
+        assert await store.settle(fence, Settlement(delivered=seqs)) == 4
+        records = await store.list_events(EventFilter("published"), before_seq=None, limit=10)
+        assert [record.seq for record in records] == seqs[::-1]
         await store.close()
 
     asyncio.run(case())

@@ -285,3 +285,18 @@ def test_a_closed_pipe_is_unreachable_for_good() -> None:
         os.close(writing)
 
     asyncio.run(case())
+
+
+def test_a_payload_too_large_is_refused_on_a_topic_that_is_known_as_well(tmp_path: Path) -> None:
+    async def case() -> None:
+        publisher = FilePublisher(tmp_path, max_message_bytes=10)
+        await publisher.open()
+        small = message("t", "k", 1)._replace(value=b"x" * 10)
+        large = message("t", "k", 2)._replace(value=b"x" * 11)
+        assert list(await publisher.publish([small])) == [DELIVERED]
+        (outcome,) = await publisher.publish([large])
+        assert isinstance(outcome, Refused)
+        await publisher.close()
+
+    asyncio.run(case())
+    assert read_ids(tmp_path) == ["k-1"]
