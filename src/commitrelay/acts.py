@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby, islice
 from typing import Any, Protocol
@@ -69,7 +69,7 @@ class Selection:
 
     def as_detail(self) -> dict[str, Any]:
         """What was asked for, as the audit keeps it."""
-        asked = {name: value for name, value in asdict(self.where).items() if value is not None}
+        asked = {name: value for name, value in self.where._asdict().items() if value is not None}
         if self.ids is not None:
             asked["ids"] = list(self.ids)
         return {

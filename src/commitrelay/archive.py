@@ -13,7 +13,6 @@ import gzip
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -122,7 +121,7 @@ def as_row(event: EventRecord) -> dict[str, Any]:
         "payload": text,
         "payload_base64": encoded,
         "deliveries": [
-            {name: _plain(value) for name, value in asdict(delivery).items()}
+            {name: _plain(value) for name, value in delivery._asdict().items()}
             for delivery in event.deliveries
         ],
     }

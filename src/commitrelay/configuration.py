@@ -5,7 +5,6 @@ The file is checked key by key; whatever is wrong is one `ConfigError` that name
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -102,6 +101,8 @@ def read_file(path: Path | None) -> dict[str, Any]:
 
 
 def _toml(path: Path) -> dict[str, Any]:
+    import tomllib  # most commands are steered by the environment, and start sooner without it
+
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:

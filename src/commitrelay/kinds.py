@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any, NamedTuple, Protocol
 
 _UNIT_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -31,8 +29,7 @@ class Kind(Protocol):
     def show(self, value: Any) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     metavar: str = "TEXT"
 
     def parse(self, value: object) -> str:
@@ -46,8 +43,7 @@ class Text:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     options: tuple[str, ...]
     metavar: str = "CHOICE"
 
@@ -61,8 +57,7 @@ class Choice:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Integer:
+class Integer(NamedTuple):
     minimum: int = 0
     maximum: int = 2**31
     metavar: str = "N"
@@ -80,8 +75,7 @@ class Integer:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     minimum: float = 0.0
     maximum: float = 1.0
     metavar: str = "NUMBER"
@@ -101,8 +95,7 @@ class Number:
         return f"{value:g}"
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
+class Duration(NamedTuple):
     """Seconds, written with a unit: 500ms, 30s, 5m, 12h, 7d; `never` is None where allowed."""
 
     never: bool = False
@@ -131,8 +124,7 @@ class Duration:
         return f"must be a duration such as {examples}, not {_described(value)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """Bytes, written with a unit: 500MB, 10GB; `never` is None."""
 
     metavar: str = "SIZE"
@@ -154,8 +146,7 @@ class HostPort(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where to listen: 127.0.0.1:9464, [::1]:9464; `none` is None."""
 
     metavar: str = "HOST:PORT"
@@ -175,8 +166,7 @@ class Address:
         return f"{host}:{value.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """A time: 2026-11-15T20:30 (the machine's zone), 2026-11-15T20:30Z, or 2h for two hours ago."""
 
     metavar: str = "TIME"
@@ -199,8 +189,7 @@ class Moment:
         return value.isoformat()
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """Several values: separated by commas in text, an array in TOML."""
 
     item: Kind
@@ -238,6 +227,8 @@ def size(count: int) -> str:
 
 def hint(wrong: object, known: tuple[str, ...] | list[str]) -> str:
     """' (did you mean x?)' if something known looks like it, else nothing."""
+    from difflib import get_close_matches  # only when something is wrong
+
     close = get_close_matches(str(wrong), known, n=1, cutoff=0.6)
     return f" (did you mean {close[0]}?)" if close else ""
 

@@ -8,7 +8,6 @@ the log looks again at the gaps (`follow.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -22,8 +21,7 @@ class Position(NamedTuple):
     batch: int
 
 
-@dataclass(frozen=True, slots=True)
-class JournalBatch:
+class JournalBatch(NamedTuple):
     """One row of the journal: events that left a lane's queue together."""
 
     id: int
@@ -34,8 +32,7 @@ class JournalBatch:
     seqs: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class LaneRecord:
+class LaneRecord(NamedTuple):
     """A lane as it was set up."""
 
     name: str

@@ -15,9 +15,8 @@ The adapters under `stores/` implement it beside `Store` and `AdminStore`. Four 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from commitrelay.store import EventFilter, Lane, State, Verdict
 
@@ -28,8 +27,7 @@ WAITING_CAP = 10_000
 """Counts of what waits behind an event stop here, and so does looking for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """One event in one lane's queue, as an operator saw it."""
 
     seq: int
@@ -37,8 +35,7 @@ class Target:
     state: State
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Events of one lane that were seen in one state, to be changed in one transaction."""
 
     lane: int
@@ -46,18 +43,16 @@ class Batch:
     seqs: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(NamedTuple):
     """What an operator is about to do, for the audit."""
 
     actor: str
     action: str  # retry, discard, resolve, edit, replay, pause, …
-    lane: str | None = None  # None: all of them
-    detail: Mapping[str, Any] = field(default_factory=dict)  # what was asked for
+    lane: str | None  # None: all of them
+    detail: Mapping[str, Any]  # what was asked for
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRow:
+class AuditRow(NamedTuple):
     """What an operator did."""
 
     id: int
@@ -69,8 +64,7 @@ class AuditRow:
     events: int  # that were changed
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """What of an event can be edited."""
 
     payload: bytes
@@ -78,8 +72,7 @@ class Version:
     headers: str  # a JSON object of strings
 
 
-@dataclass(frozen=True, slots=True)
-class BlockedKey:
+class BlockedKey(NamedTuple):
     """A key that stands still, and the event that it stands still behind."""
 
     lane: str
@@ -97,8 +90,7 @@ class BlockedKey:
     more_may_wait: bool  # counting stopped at WAITING_CAP
 
 
-@dataclass(frozen=True, slots=True)
-class FailedAttempt:
+class FailedAttempt(NamedTuple):
     lane: str
     attempt: int
     at: datetime
@@ -106,8 +98,7 @@ class FailedAttempt:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """How and when an event left a lane's queue, and by whom: a relay or an operator."""
 
     lane: str
@@ -116,8 +107,7 @@ class Settled:
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
+class Edited(NamedTuple):
     """When an event was edited, and what it was before."""
 
     at: datetime
@@ -125,8 +115,7 @@ class Edited:
     old: Version
 
 
-@dataclass(frozen=True, slots=True)
-class StuckBehind:
+class StuckBehind(NamedTuple):
     """The event that blocks an event's key in a lane."""
 
     lane: str
@@ -137,8 +126,7 @@ class StuckBehind:
     last_error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(NamedTuple):
     """All that happened to an event, beside what its record tells. Each part is oldest first."""
 
     attempts: Sequence[FailedAttempt]

@@ -17,10 +17,11 @@ next call.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from commitrelay.sql import Names
@@ -88,8 +89,7 @@ BLOCKED: Final = 5
 """Where they are in a `Queued`: what is done for every event is not done by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(NamedTuple):
     """A named destination with its own queue, filter, leases and pause switch."""
 
     id: int
@@ -97,8 +97,7 @@ class Lane:
     paused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(NamedTuple):
     """Proof of ownership that goes with every write: which relay, in which lane, which token."""
 
     lane: int
@@ -106,8 +105,7 @@ class Fence:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Roster:
+class Roster(NamedTuple):
     """Who owns what in a lane, as seen by a relay that has just renewed its lease."""
 
     token: int  # this relay's fencing token; a new one if its old lease was gone
@@ -121,16 +119,14 @@ class Roster:
         return frozenset(range(BUCKETS)) - self.mine.union(*self.others.values())
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCircuit:
+class OpenCircuit(NamedTuple):
     """A relay holds off, because its broker cannot be reached."""
 
     open_seconds: float
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRequest:
+class ClaimRequest(NamedTuple):
     """What to read next. `exclude_*` keep out what this relay already has in hand."""
 
     limit: int
@@ -176,8 +172,7 @@ class SettledPage(NamedTuple):
     is_last: bool  # the log ends here, or nothing in this page was old enough
 
 
-@dataclass(frozen=True, slots=True)
-class StoreCapabilities:
+class StoreCapabilities(NamedTuple):
     competing: bool  # can claim key heads with row locks (claim_heads)
     wakes: bool  # sleep() returns early when an event was committed elsewhere
 
@@ -323,8 +318,7 @@ class DirectStore(Protocol):
 # --- what operators read -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LaneStatus:
+class LaneStatus(NamedTuple):
     """One lane at a glance. Counts stop at `capped_at`, so that they stay cheap."""
 
     lane: str
@@ -336,11 +330,10 @@ class LaneStatus:
     last_published_at: datetime | None
     last_error: str | None
     relays: dict[str, RelayStatus]  # those whose lease has not expired
-    open_circuits: dict[str, OpenCircuit] = field(default_factory=dict)  # by relay
+    open_circuits: Mapping[str, OpenCircuit] = MappingProxyType({})  # by relay
 
 
-@dataclass(frozen=True, slots=True)
-class RelayStatus:
+class RelayStatus(NamedTuple):
     buckets: int
     lease_expires_in_seconds: float
 
@@ -349,8 +342,7 @@ BLOCKED_CAP = 1000
 """Monitoring counts blocked keys up to this many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vitals:
+class Vitals(NamedTuple):
     """What monitoring reads beside the status; cheap, however large the tables are."""
 
     blocked_keys: dict[str, int]  # by lane: keys behind a retrying or dead event, up to a cap
@@ -358,8 +350,7 @@ class Vitals:
     slot_lag_bytes: dict[str, int]  # by replication slot: what the server keeps for it
 
 
-@dataclass(frozen=True, slots=True)
-class EventFilter:
+class EventFilter(NamedTuple):
     status: str | None = None  # a State's lower-case name, or published
     aggregate_type: str | None = None
     aggregate_id: str | None = None
@@ -370,8 +361,7 @@ class EventFilter:
     until: datetime | None = None  # added before this time
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One line of an event's story in one lane."""
 
     lane: str
@@ -388,8 +378,7 @@ UNREADABLE_HEADERS = "(not an object of strings)"
 """The name under which an event's record shows headers that a plain INSERT got wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventRecord:
+class EventRecord(NamedTuple):
     """One event of the log, with where it stands in every lane."""
 
     seq: int

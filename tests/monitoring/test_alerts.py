@@ -90,7 +90,7 @@ class Tower:
 def test_once_then_a_reminder_then_the_all_clear() -> None:
     tower = Tower()
     assert tower.after(10) == []
-    tower.status = replace(CALM, counts={"pending": 0, "dead": 1, "skipped": 1})
+    tower.status = CALM._replace(counts={"pending": 0, "dead": 1, "skipped": 1})
     assert tower.after(10) == [("dead_letter", "raised")]
     incident = tower.told[0].incident
     assert "2 events are dead in lane default" in tower.told[0].summary
@@ -104,14 +104,14 @@ def test_once_then_a_reminder_then_the_all_clear() -> None:
     assert tower.told[0].incident == incident
     assert tower.told[0].summary.startswith("over after 175s: ")
     assert tower.after(10) == []
-    tower.status = replace(CALM, counts={"dead": 1})
+    tower.status = CALM._replace(counts={"dead": 1})
     assert tower.after(10) == [("dead_letter", "raised")]
     assert tower.told[0].incident != incident
 
 
 def test_a_finding_that_flickers_is_one_incident() -> None:
     tower = Tower()
-    late = replace(CALM, oldest_pending_seconds=61.0)
+    late = CALM._replace(oldest_pending_seconds=61.0)
     told = []
     for number in range(6):
         tower.status = late if number % 2 == 0 else CALM
@@ -121,9 +121,9 @@ def test_a_finding_that_flickers_is_one_incident() -> None:
 
 def test_lag_also_of_a_paused_lane() -> None:
     tower = Tower()
-    tower.status = replace(CALM, oldest_pending_seconds=60.0)
+    tower.status = CALM._replace(oldest_pending_seconds=60.0)
     assert tower.after(1) == []
-    tower.status = replace(CALM, oldest_pending_seconds=61.0, paused=True)
+    tower.status = CALM._replace(oldest_pending_seconds=61.0, paused=True)
     assert tower.after(1) == [("lag", "raised")]
     assert "paused" in tower.told[0].summary
 
@@ -131,20 +131,20 @@ def test_lag_also_of_a_paused_lane() -> None:
 def test_a_lane_stands_if_events_wait_and_none_is_delivered() -> None:
     tower = Tower()
     moment = datetime(2026, 1, 1, tzinfo=UTC)
-    waiting = replace(CALM, counts={"pending": 3}, last_published_at=moment)
+    waiting = CALM._replace(counts={"pending": 3}, last_published_at=moment)
     tower.status = waiting
     assert tower.after(10) == []
     assert tower.after(29) == []
-    tower.status = replace(waiting, last_published_at=moment + timedelta(seconds=5))
+    tower.status = waiting._replace(last_published_at=moment + timedelta(seconds=5))
     assert tower.after(10) == []  # it moves
     assert tower.after(31) == [("standing", "raised")]
-    tower.status = replace(tower.status, paused=True)
+    tower.status = tower.status._replace(paused=True)
     assert tower.after(1) + tower.after(1) == [("standing", "cleared")]
 
 
 def test_size_and_slots() -> None:
     tower = Tower()
-    tower.vitals = replace(HEALTHY, table_bytes=1001, slot_lag_bytes={"a": 2000, "b": 5})
+    tower.vitals = HEALTHY._replace(table_bytes=1001, slot_lag_bytes={"a": 2000, "b": 5})
     assert tower.after(1) == [("table_size", "raised"), ("slot_lag", "raised")]
     assert "replication slot a" in tower.told[1].summary
     tower.vitals = HEALTHY
@@ -166,7 +166,7 @@ def test_a_lost_lease_is_news_for_a_while() -> None:
 
 def test_a_database_that_does_not_answer() -> None:
     tower = Tower()
-    tower.status = replace(CALM, counts={"dead": 1})
+    tower.status = CALM._replace(counts={"dead": 1})
     assert tower.after(1) == [("dead_letter", "raised")]
     tower.error = StoreUnreachable("postgresql://u:c4n4ry@h/d did not answer")
     assert tower.after(10) + tower.after(10) == []  # nothing is over because nobody can see it
@@ -178,7 +178,7 @@ def test_a_database_that_does_not_answer() -> None:
 
 def test_what_became_the_duty_of_another_relay_is_not_called_over() -> None:
     tower = Tower()
-    tower.status = replace(CALM, counts={"dead": 1})
+    tower.status = CALM._replace(counts={"dead": 1})
     assert tower.after(1) == [("dead_letter", "raised")]
     tower.duty = set()
     assert tower.after(1) + tower.after(1) + tower.after(1) == []
@@ -196,7 +196,7 @@ def test_a_bug_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
         while "a bug" not in caplog.text:
             await asyncio.sleep(0.001)
         tower.error = None
-        tower.status = replace(CALM, counts={"dead": 1})
+        tower.status = CALM._replace(counts={"dead": 1})
         while not tower.told:
             await asyncio.sleep(0.001)
         running.cancel()
@@ -206,7 +206,7 @@ def test_a_bug_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_limits_of_never() -> None:
     tower = Tower(Limits(None, None, None, None, None))
-    tower.status = replace(CALM, counts={"pending": 1}, oldest_pending_seconds=1e9)
+    tower.status = CALM._replace(counts={"pending": 1}, oldest_pending_seconds=1e9)
     tower.vitals = Vitals({}, 10**15, {"a": 10**15})
     assert tower.after(1) + tower.after(10**6) == []
     tower.error = StoreUnreachable("gone")
@@ -233,7 +233,7 @@ class Moody:
 
 def notices(count: int) -> list[Notice]:
     tower = Tower()
-    tower.status = replace(CALM, counts={"dead": 1})
+    tower.status = CALM._replace(counts={"dead": 1})
     tower.after(1)
     return [replace(tower.told[0], id=str(number)) for number in range(count)]
 

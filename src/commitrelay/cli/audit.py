@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from commitrelay.admin import MAX_LISTED, Admin
 from commitrelay.cli.command import JSON, OK, Command, Option, Request
@@ -21,7 +20,7 @@ def run(request: Request) -> int:
     rows, more = found[:limit], len(found) > limit
     next_before = rows[-1].id if more else None
     if request.json:
-        print_json({"acts": [asdict(row) for row in rows], "next_before": next_before})
+        print_json({"acts": [row._asdict() for row in rows], "next_before": next_before})
     elif not rows:
         print("Nobody has changed anything yet.")
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 
 from commitrelay.admin import Admin
@@ -23,7 +22,7 @@ def run(request: Request) -> int:
     keys, more = found[:limit], len(found) > limit
     keys = sorted(keys, key=lambda key: key.since)
     if request.json:
-        print_json({"keys": [asdict(key) for key in keys], "more": more})
+        print_json({"keys": [key._asdict() for key in keys], "more": more})
     elif not keys:
         print("No key stands still.")
     else:

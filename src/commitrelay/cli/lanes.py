@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from commitrelay.cli.command import JSON, OK, Command, Option, Request
 from commitrelay.cli.confirm import YES, actor, confirmed
@@ -39,7 +38,7 @@ async def _run(request: Request, action: str, name: str) -> int:
     finally:
         await database.close()
     if request.json:
-        print_json({"lanes": [asdict(lane) for lane in lanes]})
+        print_json({"lanes": [lane._asdict() for lane in lanes]})
     else:
         print(_text(lanes))
     return OK

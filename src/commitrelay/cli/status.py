@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -71,7 +70,12 @@ def _draw(request: Request, screen: Screen, lanes: Sequence[LaneStatus]) -> None
 
 
 def _as_dict(lane: LaneStatus) -> dict[str, Any]:
-    return {**asdict(lane), "circuit": circuit(lane)}
+    return {
+        **lane._asdict(),
+        "relays": {name: relay._asdict() for name, relay in lane.relays.items()},
+        "open_circuits": {name: held._asdict() for name, held in lane.open_circuits.items()},
+        "circuit": circuit(lane),
+    }
 
 
 def _text(lanes: Sequence[LaneStatus]) -> str:

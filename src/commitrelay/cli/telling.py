@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -48,11 +47,11 @@ def _happenings(event: EventRecord, story: Story) -> Iterator[tuple[datetime, st
 
 def as_json(story: Story) -> dict[str, Any]:
     return {
-        "attempts": [asdict(tried) for tried in story.attempts],
-        "settled": [asdict(done) for done in story.settled],
+        "attempts": [tried._asdict() for tried in story.attempts],
+        "settled": [done._asdict() for done in story.settled],
         "edits": [_edit(edit) for edit in story.edits],
         "acts": [_act(act) for act in story.acts],
-        "stuck_behind": [asdict(behind) for behind in story.stuck_behind],
+        "stuck_behind": [behind._asdict() for behind in story.stuck_behind],
         "completed_at": timestamp(story.completed_at),
     }
 

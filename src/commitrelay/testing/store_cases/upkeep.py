@@ -70,7 +70,7 @@ class Upkeep:
 
     @scenario
     async def test_an_act_counts_what_it_changed(self, scene: Scene) -> None:
-        audit = await scene.store.begin_act(Act("me", "purge"))
+        audit = await scene.store.begin_act(Act("me", "purge", None, {}))
         await scene.store.count_act(audit, 2)
         await scene.store.count_act(audit, 3)
         assert scene.query("SELECT action, events FROM @audit") == [("purge", 5)]
