@@ -12,7 +12,7 @@ def program() -> NoReturn:
     ends, took a quarter of the time of `commitrelay status`.
     """
     gc.set_threshold(50_000)
-    from commitrelay.cli import main
+    from commitrelay.cli import main  # noqa: PLC0415 - not before the line above
 
     code = main()
     gc.freeze()

@@ -101,7 +101,7 @@ def read_file(path: Path | None) -> dict[str, Any]:
 
 
 def _toml(path: Path) -> dict[str, Any]:
-    import tomllib  # most commands are steered by the environment, and start sooner without it
+    import tomllib  # noqa: PLC0415 - without a file, a command starts sooner
 
     try:
         return tomllib.loads(path.read_text("utf-8"))

@@ -227,7 +227,7 @@ def size(count: int) -> str:
 
 def hint(wrong: object, known: tuple[str, ...] | list[str]) -> str:
     """' (did you mean x?)' if something known looks like it, else nothing."""
-    from difflib import get_close_matches  # only when something is wrong
+    from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
 
     close = get_close_matches(str(wrong), known, n=1, cutoff=0.6)
     return f" (did you mean {close[0]}?)" if close else ""

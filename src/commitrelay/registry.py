@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from commitrelay.errors import ConfigError
 from commitrelay.kinds import hint
 from commitrelay.log import LogStore
 from commitrelay.operations import Operations
-from commitrelay.publisher import Publisher
-from commitrelay.source import Source
 from commitrelay.sql import Names
 from commitrelay.store import AdminStore, Store
-from commitrelay.transactions import Transactions
 from commitrelay.urls import redact, scheme_of
+
+if TYPE_CHECKING:
+    from commitrelay.publisher import Publisher
+    from commitrelay.source import Source
+    from commitrelay.transactions import Transactions
 
 DIALECTS = {
     "postgresql": "postgres",
@@ -67,21 +69,21 @@ def database(url: str, names: Names, options: Mapping[str, str] | None = None) -
 def transactions(url: str) -> Transactions:
     """How a consumer's handlers get transactions on a database; nothing is connected yet."""
     module = import_module(f"commitrelay.stores.{dialect_of(url)}.transactions")
-    return cast(Transactions, module.from_url(url))
+    return cast("Transactions", module.from_url(url))
 
 
 def publisher(url: str, options: Mapping[str, str] | None = None) -> Publisher:
     """The publisher for a URL; nothing is connected yet."""
     name = _adapter(url, PUBLISHERS, "publish")
     module = import_module(f"commitrelay.publishers.{name}")
-    return cast(Publisher, module.from_url(url, dict(options or {})))
+    return cast("Publisher", module.from_url(url, dict(options or {})))
 
 
 def source(url: str, options: Mapping[str, str] | None = None) -> Source:
     """The source for a URL; nothing is connected yet."""
     name = _adapter(url, SOURCES, "source")
     module = import_module(f"commitrelay.sources.{name}")
-    return cast(Source, module.from_url(url, dict(options or {})))
+    return cast("Source", module.from_url(url, dict(options or {})))
 
 
 def _adapter(url: str, known: Mapping[str, str], noun: str) -> str:
