@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from commitrelay import __version__
-from commitrelay.cli.app import every_command
+from commitrelay.cli.app import every_command, main
 from commitrelay.cli.command import Command
 from tests.acceptance.cli import PROGRAM, commitrelay, environment, start, succeed, the_error
 
@@ -135,6 +136,22 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     program.stdout.close()
     _, errors = program.communicate(timeout=60)
     assert errors == ""
+
+
+def test_a_driver_that_wakes_a_wait_too_late_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
+    assert main(["--version"]) == 0
+
+    async def wake_late() -> None:
+        ended = asyncio.get_running_loop().create_future()
+        ended.cancel()
+        asyncio.get_running_loop().call_soon(ended.set_result, None)
+        asyncio.get_running_loop().call_soon(int, "another error is told")
+        await asyncio.sleep(0)
+
+    asyncio.run(wake_late())
+    [told] = caplog.records
+    assert told.exc_info is not None
+    assert told.exc_info[0] is ValueError
 
 
 def test_ctrl_c_is_quiet() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import traceback
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if arguments is None else arguments)]
     wants_traceback = TRACEBACK_FLAG in words or bool(os.environ.get(TRACEBACK_VARIABLE))
     words = [word for word in words if word != TRACEBACK_FLAG]
+    logging.getLogger("asyncio").addFilter(_is_no_late_wake)
     try:
         code = _dispatch(words)
         sys.stdout.flush()
@@ -147,6 +149,11 @@ def _one_line(error: Exception) -> str:
         return text
     name = type(error).__name__
     return f"unexpected {name}: {text} (run again with {TRACEBACK_FLAG} and report it, please)"
+
+
+def _is_no_late_wake(record: logging.LogRecord) -> bool:
+    # psycopg tells a wait that Ctrl-C has ended, if both come at once, and asyncio logs that.
+    return not record.exc_info or getattr(record.exc_info[0], "__name__", "") != "InvalidStateError"
 
 
 def _forget_stdout() -> None:
