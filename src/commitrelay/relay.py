@@ -50,19 +50,14 @@ from commitrelay.store import (
     State,
     Store,
 )
+from commitrelay.unparking import UNPARK_LIMIT, Unparking
 from commitrelay.urls import scrub
 from commitrelay.window import Item, Key, Window
 
 logger = logging.getLogger("commitrelay.relay")
 
-UNPARK_LIMIT = 5000
-FIRST_UNPARK_SECONDS = 0.01
-UNPARK_SECONDS = 1.0
-"""After parking something, a relay soon looks whether its key is free; then ever less often."""
-
 FIRST_NAP_SECONDS = 0.005
 """After finding something, a relay looks again this soon; then ever later, up to the poll."""
-
 
 LEAST_PAUSE_SECONDS = 0.1
 """A broker that asks to be tried again at once is not tried more often than this."""
@@ -139,9 +134,7 @@ class Relay:
         )
         self._claim_lock = asyncio.Lock()
         self._claims_valid_until = 0.0
-        self._unpark_at = 0.0
-        self._unpark_seconds = 0.0  # that the last look took
-        self._unpark_pause_seconds = FIRST_UNPARK_SECONDS
+        self._unparking = Unparking(self._clock)
         self._sweep_ends_at = 0.0
         self._swept_buckets: frozenset[int] = frozenset()
         self._halt_reason: Unreachable | None = None
@@ -360,7 +353,7 @@ class Relay:
             self._window.raise_floor(rows[-1].seq)
         if taken.blocked:
             self._settler.park(taken.blocked)
-            self._unpark_soon()
+            self._unparking.parked()
         self._send_stirred.set()
 
     def _composed(self, rows: Sequence[Queued]) -> Composed:
@@ -389,24 +382,11 @@ class Relay:
         Before a sweep and never within one, which may have read past them: a later event of
         their key would overtake them. (Afterwards is too late to know: the reply may be lost.)
         """
-        now = self._clock()
-        if now < self._unpark_at:
-            return
-        buckets = ALL_BUCKETS if self._competing else self._leases.buckets
-        freed = await self._store.unpark(self._leases.fence, buckets, UNPARK_LIMIT)
-        self._unpark_seconds = self._clock() - now
-        pause = self._first_unpark_pause() if freed else self._unpark_pause_seconds
-        self._unpark_at = now if freed == UNPARK_LIMIT else now + pause
-        self._unpark_pause_seconds = min(2 * pause, UNPARK_SECONDS)
-
-    def _unpark_soon(self) -> None:
-        """Something was parked: what holds it back may be gone in a moment."""
-        self._unpark_pause_seconds = self._first_unpark_pause()
-        self._unpark_at = min(self._unpark_at, self._clock() + self._unpark_pause_seconds)
-
-    def _first_unpark_pause(self) -> float:
-        """Short, but so that looking takes no more than a fifth of the time."""
-        return min(max(FIRST_UNPARK_SECONDS, 4 * self._unpark_seconds), UNPARK_SECONDS)
+        if self._unparking.is_due:
+            now = self._clock()
+            buckets = ALL_BUCKETS if self._competing else self._leases.buckets
+            freed = await self._store.unpark(self._leases.fence, buckets, UNPARK_LIMIT)
+            self._unparking.looked(now, freed)
 
     async def _is_finished(self, *, looked: bool) -> bool:
         """Whether the work is done: nothing in hand, and nothing found by the last look."""
@@ -494,7 +474,7 @@ class Relay:
         self._settler.deliver([row[SEQ] for row, _message in delivered])
         attempts = [row[ATTEMPTS] for row, _message in delivered]
         if any(attempts):
-            self._unpark_at = 0.0
+            self._unparking.freed()
         self.stats.published += len(delivered)
         if delivered and not self._halted.is_set():
             self._broker_outage.is_over()

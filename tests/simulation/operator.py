@@ -88,7 +88,7 @@ class Operator:
             self.replayed.append(event_id)
 
     async def _begin(self, action: str) -> int:
-        return await self._store.begin_act(Act("operator", action))
+        return await self._store.begin_act(Act("operator", action, None, {}))
 
 
 def _batch(target: Target) -> Batch:
