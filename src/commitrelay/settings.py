@@ -141,7 +141,8 @@ class Settings:
 
     database: str | None = setting(
         None,
-        "Database with the outbox: postgresql://user@host/db or sqlite:///file.db.",
+        "Database with the outbox: postgresql://user@host/db, mysql://user@host/db or "
+        "sqlite:///file.db.",
         Text("URL"),
         group="Database",
         commands=EVERY,
@@ -169,7 +170,8 @@ class Settings:
     )
     publish: str | None = setting(
         None,
-        "Where events go: kafka://host:9092, file:///directory or stdout:.",
+        "Where events go: kafka://host:9092, amqp://…, nats://…, redis://…, https://…, sqs://…, "
+        "sns://…, file:///directory or stdout:.",
         Text("URL"),
         group="Broker",
         per_lane=True,
@@ -209,7 +211,7 @@ class Settings:
     strategy: Literal["partitioned", "leader", "competing"] = setting(
         "partitioned",
         "How relays share the work: partitioned (keys are spread over all of them), leader (one "
-        "works, the others stand by) or competing (each takes what is free; PostgreSQL).",
+        "works, the others stand by) or competing (each takes what is free; not on SQLite).",
         Choice(("partitioned", "leader", "competing")),
         group="Delivery",
         per_lane=True,
