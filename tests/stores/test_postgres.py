@@ -17,9 +17,10 @@ import pytest
 from commitrelay.errors import ConfigError, LeaseLost, StoreUnreachable
 from commitrelay.sql import Names
 from commitrelay.store import OpenCircuit, Settlement
-from commitrelay.stores.postgres.store import PostgresStore, from_url
+from commitrelay.stores.postgres.store import BUSY_CLAIM, PostgresStore, from_url
 from commitrelay.testing import Scene, opened
 from commitrelay.testing.store_cases.scene import ALL_BUCKETS
+from tests.support.freezing_proxy import FreezingProxy
 from tests.support.stores import PostgresHarness
 
 SOON = 10.0
@@ -43,6 +44,12 @@ async def fall_asleep(store: PostgresStore) -> None:
     async with asyncio.timeout(SOON):
         while not store._gate._closed_by_us:
             await store.sleep(0.01)
+
+
+async def fall_asleep_again(store: PostgresStore) -> None:
+    """As `fall_asleep`, on a connection of its own server again."""
+    store._listens._url = store._url
+    await fall_asleep(store)
 
 
 def backends(connection: psycopg.Connection[Any]) -> list[int]:
@@ -196,6 +203,42 @@ def test_losing_the_listening_connection_is_harmless(postgres_database: str) -> 
             await asyncio.to_thread(scene.add, "a")
             async with asyncio.timeout(SOON):
                 await sleeping
+
+    asyncio.run(case())
+
+
+def test_a_listening_connection_that_dies_without_a_word_costs_no_more_than_polling(
+    postgres_database: str,
+) -> None:
+    async def case() -> None:
+        async with scene_on(postgres_database) as scene:
+            store: Any = scene.store
+            proxy = FreezingProxy(postgres_database)
+            async with proxy.serving() as url:
+                store._listens._url = url
+                await fall_asleep(store)
+                proxy.freeze_after(0)
+                scene.add(*("a" * BUSY_CLAIM))
+                async with asyncio.timeout(2):
+                    assert len(await scene.seqs()) == BUSY_CLAIM
+                    for _ in range(3):
+                        await store.sleep(0.05)
+                assert store._gate._talk is not None, "nobody has answered yet"
+            await fall_asleep_again(store)
+
+    asyncio.run(case())
+
+
+def test_an_answer_that_comes_late_asks_for_one_more_poll(postgres_database: str) -> None:
+    async def case() -> None:
+        async with scene_on(postgres_database) as scene:
+            store: Any = scene.store
+            async with store._listens.use():  # so that the gate has to wait
+                await store.sleep(0.05)
+            await asyncio.wait({store._gate._talk})
+            async with asyncio.timeout(SOON):
+                await store.sleep(60)
+            assert store._gate._closed_by_us
 
     asyncio.run(case())
 

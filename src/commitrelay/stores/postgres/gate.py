@@ -36,31 +36,72 @@ class Gate:
         self._number = 0
         self._closed_by_us = False
         self._nap_seconds = SHORTEST_NAP_SECONDS
+        self._talk: asyncio.Task[None] | None = None  # with the server, about the gate
         self.lane: int | None = None
 
     async def sleep(self, seconds: float) -> None:
         """Sleep behind the closed gate; return at once if it has only just been closed."""
+        if self._talk is None and self._closed_by_us and not self._is_lost():
+            await self._wait(seconds)
+        elif not await self._has_shut(seconds):
+            return
+        elif self._listener is None:
+            await self._bell.wait(seconds)
+        elif not self._closed_by_us:
+            await self._nap(seconds)
+
+    def open(self) -> None:
+        """Say that this relay is awake, so that writers need not notify it.
+
+        Nobody waits for the answer: until it comes, writers notify in vain.
+        """
+        self._nap_seconds = SHORTEST_NAP_SECONDS
+        if self._closed_by_us:
+            self._closed_by_us = False
+            self._talk = asyncio.create_task(self._let_go())
+
+    async def close(self) -> None:
+        """Say no more; the connection is closed by its owner."""
+        talk, self._talk = self._talk, None
+        if talk is not None:
+            talk.cancel()
+            await asyncio.gather(talk, return_exceptions=True)
+        self._closed_by_us = False
+
+    def _is_lost(self) -> bool:
+        return self._listener is None or self._listener.closed
+
+    async def _has_shut(self, seconds: float) -> bool:
+        """Try to close the gate; False if the time is up or the bell rings before an answer.
+
+        The relay polls meanwhile: a listening connection that has died without a word costs it
+        no more than that. An answer that comes late counts as one that has only just come.
+        """
+        if self._talk is None:
+            self._talk = asyncio.create_task(self._shut())
+        bell = asyncio.create_task(self._bell.wait(seconds))
+        try:
+            await asyncio.wait({self._talk, bell}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            bell.cancel()
+        if bell.done() or not self._talk.done():
+            return False
+        talk, self._talk = self._talk, None
+        talk.result()
+        return True
+
+    async def _shut(self) -> None:
         try:
             async with self._link.use() as connection:
                 await self._listen(connection)
-                is_new = not self._closed_by_us
-                if is_new:
-                    self._closed_by_us = await self._close(connection)
+                cursor = await connection.execute(self._sql["close_gate"], self._values())
+                row = await cursor.fetchone()
+                assert row is not None
+                self._closed_by_us = bool(row[0])
         except StoreUnreachable:
             self._listener = None
-            await self._bell.wait(seconds)
-            return
-        if not self._closed_by_us:
-            await self._nap(connection, seconds)
-        elif not is_new:
-            await self._wait(connection, seconds)
 
-    async def open(self) -> None:
-        """Say that this relay is awake, so that writers need not notify it."""
-        self._nap_seconds = SHORTEST_NAP_SECONDS
-        if not self._closed_by_us:
-            return
-        self._closed_by_us = False
+    async def _let_go(self) -> None:
         try:
             async with self._link.use() as connection:
                 await connection.execute(self._sql["open_gate"], self._values())
@@ -81,20 +122,16 @@ class Gate:
         )
         self._listener = connection
 
-    async def _close(self, connection: AsyncConnection[Any]) -> bool:
-        cursor = await connection.execute(self._sql["close_gate"], self._values())
-        row = await cursor.fetchone()
-        assert row is not None
-        return bool(row[0])
-
-    async def _nap(self, connection: AsyncConnection[Any], seconds: float) -> None:
+    async def _nap(self, seconds: float) -> None:
         """A writer is in mid-transaction, or another relay holds the gate: look again soon."""
         nap_seconds = min(self._nap_seconds, seconds)
         self._nap_seconds = min(self._nap_seconds * 2, LONGEST_UNGATED_NAP_SECONDS)
-        await self._wait(connection, nap_seconds)
+        await self._wait(nap_seconds)
 
-    async def _wait(self, connection: AsyncConnection[Any], seconds: float) -> None:
+    async def _wait(self, seconds: float) -> None:
         """Wait for a notification or the bell; a lost connection ends the wait."""
+        connection = self._listener
+        assert connection is not None
         loop = asyncio.get_running_loop()
         try:
             descriptor = connection.fileno()

@@ -81,6 +81,8 @@ class PostgresStore(PostgresLog, PostgresOperations):
         return StoreCapabilities(competing=True, wakes=self._gate is not None)
 
     async def close(self) -> None:
+        if self._gate is not None:
+            await self._gate.close()
         await self._sweep.close()
         await super().close()
 
@@ -164,7 +166,7 @@ class PostgresStore(PostgresLog, PostgresOperations):
             rows = await self._sweep.begin(read, request.limit)
         if len(rows) < request.limit:
             await self._sweep.end()
-        return await self._noticed(rows)
+        return self._noticed(rows)
 
     async def claim_heads(self, fence: Fence, limit: int, claim_seconds: float) -> list[Queued]:
         values = {"limit": limit, "claim_seconds": claim_seconds, **_whose(fence)}
@@ -178,7 +180,7 @@ class PostgresStore(PostgresLog, PostgresOperations):
             if not rows and await self._one(connection, "lock_fence", values) is None:
                 raise _lost(fence)
         rows.sort(key=itemgetter(0))
-        return await self._noticed(rows)
+        return self._noticed(rows)
 
     async def _queued(
         self, query: str, values: dict[str, Any], connection: AsyncConnection[Any]
@@ -187,9 +189,9 @@ class PostgresStore(PostgresLog, PostgresOperations):
             await cursor.execute(self._sql[query], values)
             return await cursor.fetchall()
 
-    async def _noticed(self, rows: list[Queued]) -> list[Queued]:
+    def _noticed(self, rows: list[Queued]) -> list[Queued]:
         if self._gate is not None and len(rows) >= BUSY_CLAIM:
-            await self._gate.open()
+            self._gate.open()
         return rows
 
     # --- settle ---------------------------------------------------------------------------
