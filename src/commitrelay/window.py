@@ -6,12 +6,14 @@ for its key's turn), then *flying* (at the broker), then written off by `settled
 With `one_per_key`, at most one event of a key is ready or flying; the next one follows when
 it has landed, while other keys flow past. Otherwise everything flows in the order of seq.
 
-Three races are closed here, because claims overlap with settlements and read ahead:
+Four races are closed here, because claims overlap with settlements and read ahead:
 
 * A key of which an event was passed over is skipped until the sweep starts again below that
   event, or a later one would overtake it: `skip`.
 * A key that was refused is skipped until the refusal is in the database and a sweep begins
   after that: `refuse`, `settled`.
+* What is settled within a sweep is left out until it ends: a sweep that reads from one snapshot
+  sees it there to the end, and it would be delivered again, behind later ones of its key.
 * After `clear` (the broker failed, the lease was lost) the claim under way is void.
 """
 
@@ -41,6 +43,7 @@ class Window:
         self._skipped: set[Key] = set()
         self._floor = 0  # what the current sweep has read
         self._ceiling = 0  # the highest seq in hand when it began
+        self._settled: set[int] = set()  # since then
         self._claiming = False
         self._claim_is_void = False
 
@@ -93,12 +96,15 @@ class Window:
         self._claiming = True
         self._claim_is_void = False
         floor = self._floor
+        if floor == 0:
+            self._settled.clear()
         may_meet_held = floor == 0 or floor < self._ceiling
+        known = (*self._held, *self._settled) if may_meet_held else ()
         return ClaimRequest(
             limit=limit,
             buckets=buckets,
             above_seq=floor,
-            exclude_seqs=[seq for seq in self._held if seq > floor] if may_meet_held else (),
+            exclude_seqs=[seq for seq in known if seq > floor],
             exclude_keys=list(self._skipped),
         )
 
@@ -211,11 +217,13 @@ class Window:
 
     # --- settle ---------------------------------------------------------------------------
 
-    def settled(self, seqs: Iterable[int], refused_keys: Collection[Key] = ()) -> None:
+    def settled(self, seqs: Collection[int], refused_keys: Collection[Key] = ()) -> None:
         """The store knows about these: they are out of hand."""
         held = self._held
         for seq in seqs:
             held.pop(seq, None)
+        if self._floor < self._ceiling:
+            self._settled.update(seqs)
         self._refused.difference_update(refused_keys)
 
     def clear(self) -> list[int]:

@@ -26,8 +26,31 @@ messages = st.builds(
     event_id=st.uuids().map(str),
 )
 
+PLAIN_NAMES = [
+    "event-id",
+    "event-type",
+    "aggregate-type",
+    "aggregate-id",
+    "content-type",
+    "created-at",
+]
 
-@given(messages)
+
+@st.composite
+def nearly_plain(draw: st.DrawFn) -> Message:
+    """As the relay makes them, or with a name or a value that is not where it mostly is."""
+    event_id, key = draw(text), draw(text)
+    values = [event_id, "OrderPaid", "Order", key, draw(text), draw(text)]
+    names = [*PLAIN_NAMES]
+    if draw(st.booleans()):
+        names[draw(st.integers(0, 5))] = draw(st.sampled_from(PLAIN_NAMES))
+    if draw(st.booleans()):
+        values[draw(st.integers(0, 5))] = draw(text)
+    headers = list(zip(names, values, strict=True))
+    return Message(draw(st.sampled_from(["orders", "ü"])), key, draw(payloads), headers, event_id)
+
+
+@given(messages | nearly_plain())
 def test_a_line_gives_back_its_message(message: Message) -> None:
     line = encode_line(message)
     assert line.endswith(b"\n")

@@ -15,11 +15,14 @@ import psycopg
 import pytest
 
 from commitrelay.errors import ConfigError, LeaseLost, StoreUnreachable
+from commitrelay.format import Plain
+from commitrelay.route import Route
 from commitrelay.sql import Names
 from commitrelay.store import OpenCircuit, Settlement
 from commitrelay.stores.postgres.store import BUSY_CLAIM, PostgresStore, from_url
 from commitrelay.testing import Scene, opened
 from commitrelay.testing.store_cases.scene import ALL_BUCKETS
+from commitrelay.window import Window
 from tests.support.freezing_proxy import FreezingProxy
 from tests.support.stores import PostgresHarness
 
@@ -58,6 +61,39 @@ def backends(connection: psycopg.Connection[Any]) -> list[int]:
         "WHERE application_name = 'commitrelay' AND datname = current_database()"
     ).fetchall()
     return [pid for (pid,) in rows]
+
+
+# --- sweeping ------------------------------------------------------------------------------
+
+
+def test_a_sweep_does_not_bring_back_what_was_settled_since_it_began(
+    postgres_database: str,
+) -> None:
+    """In the sweep's snapshot it is pending to the end."""
+
+    async def case() -> None:
+        hand = Window(capacity=100, one_per_key=False, key_limit=16)
+        compose = Plain(Route())
+
+        async def claim(scene: Scene) -> list[int]:
+            rows = await scene.store.claim(scene.fence, hand.request(2, ALL_BUCKETS))
+            hand.accept([(row, compose(row)) for row in rows])
+            if rows:
+                hand.raise_floor(rows[-1].seq)
+            return [row.seq for row in rows]
+
+        async with scene_on(postgres_database) as scene:
+            with psycopg.connect(postgres_database) as late:
+                lower = scene.add("a", "b", connection=late)
+                c, d = scene.add("c", "d")
+                assert await claim(scene) == [c, d]
+            hand.end_sweep()
+            assert await claim(scene) == lower
+            await scene.deliver(c)
+            hand.settled([c])
+            assert await claim(scene) == []
+
+    asyncio.run(case())
 
 
 # --- waking --------------------------------------------------------------------------------

@@ -295,6 +295,11 @@ SQLITE_SEARCHES = {
         "e USING INTEGER PRIMARY KEY (rowid=?)",
         "b USING INDEX outbox_queue_blockers (lane=? AND key=? AND seq<?)",
     ],
+    "claim_bundle": [
+        "q USING INDEX outbox_queue_hot (lane=? AND seq>?)",
+        "e USING INTEGER PRIMARY KEY (rowid=?)",
+        "b USING INDEX outbox_queue_blockers (lane=? AND key=? AND seq<?)",
+    ],
     "settle_delivered": ["outbox_queue USING PRIMARY KEY (lane=? AND seq=?)"],
     "settle_failure": ["outbox_queue USING PRIMARY KEY (lane=? AND seq=?)"],
     "settle_released": ["outbox_queue USING PRIMARY KEY (lane=? AND seq=?)"],

@@ -59,6 +59,21 @@ def test_what_is_in_hand_is_left_out_of_the_next_claim_until_it_is_settled() -> 
     assert list(hand.request(10, ALL).exclude_seqs) == [2]
 
 
+def test_what_is_settled_within_a_sweep_is_left_out_until_it_ends() -> None:
+    hand = window(one_per_key=False)
+    claim(hand, item(10, "c"), item(11, "d"), item(12, "e"))
+    hand.settled([10])
+    hand.end_sweep()
+    assert sorted(hand.request(2, ALL).exclude_seqs) == [11, 12]
+    hand.settled([11])  # the claim under way may have seen it
+    hand.accept([item(1, "a"), item(2, "b")])
+    hand.raise_floor(2)
+    assert sorted(hand.request(2, ALL).exclude_seqs) == [11, 12]
+    hand.accept(())
+    hand.end_sweep()
+    assert sorted(hand.request(2, ALL).exclude_seqs) == [1, 2, 12]
+
+
 def test_followers_of_a_refused_event_are_dropped_and_its_key_is_skipped() -> None:
     hand = window(one_per_key=True)
     claim(hand, item(1, "a"), item(2, "a"))

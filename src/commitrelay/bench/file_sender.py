@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from commitrelay.bench.encoded_sender import EncodedSender
 from commitrelay.publishers.file import LOCK_NAME, SUFFIX
-from commitrelay.publishers.jsonline import quoted_bytes
+from commitrelay.publishers.jsonline import escaped
 from commitrelay.publishers.settings import Settings
 
 
@@ -39,9 +39,9 @@ class Sender(EncodedSender):
             name = quoted(key)
             head = (
                 f'{{"id":"{event_id}","topic":{self._topic},"key":{name},"headers":{{'
-                f'"event-id":"{event_id}",{before}{name},{after}"{created_at}"}},"payload":'
+                f'"event-id":"{event_id}",{before}{name},{after}"{created_at}"}},"payload":"'
             )
-            lines += (head.encode(), quoted_bytes(payload), b"}\n")
+            lines += (head.encode(), escaped(payload), b'"}\n')
         return b"".join(lines)
 
     async def send(self, rows: list[tuple[Any, ...]]) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from commitrelay.errors import BrokerUnreachable, ConfigError
 from commitrelay.publisher import DELIVERED, TOPIC, VALUE, Message, Outcome, Publisher
-from commitrelay.publishers.jsonline import encode_line
+from commitrelay.publishers.jsonline import line_pieces
 from commitrelay.publishers.settings import Settings
 from commitrelay.publishers.worker import WorkerPublisher
 
@@ -94,7 +94,7 @@ class FilePublisher(WorkerPublisher):
     def _send(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         lines: defaultdict[str, list[bytes]] = defaultdict(list)
         for message in messages:
-            lines[message[TOPIC]].append(encode_line(message))
+            lines[message[TOPIC]] += line_pieces(message)
         with locked(self.directory, fcntl.LOCK_EX, self.delivery_timeout_seconds / 2):
             self._append({topic: b"".join(each) for topic, each in lines.items()})
         return [DELIVERED] * len(messages)

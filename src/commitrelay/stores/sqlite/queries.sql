@@ -24,6 +24,50 @@ WHERE q.lane = :lane
 ORDER BY q.seq
 LIMIT :limit;
 
+-- claim_bundle: the same rows as one: each column's values with char(30) between them, and the
+-- payloads end to end, with the length of each.
+WITH claimed AS (
+    SELECT
+        q.seq, q.key, q.bucket, q.attempts,
+        EXISTS (SELECT 1 FROM @queue INDEXED BY @queue_blockers
+                WHERE lane = :lane AND state IN (1, 3, 4, 5))
+        AND EXISTS (SELECT 1 FROM @queue AS b INDEXED BY @queue_blockers
+                    WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
+                      AND b.state IN (1, 3, 4, 5)) AS blocked,
+        e.id, e.aggregate_type, e.aggregate_id, e.event_type, CAST(e.payload AS BLOB) AS payload,
+        e.content_type, e.headers, e.idempotency_key,
+        CASE WHEN e.created_at GLOB '*T*Z' THEN e.created_at
+             ELSE strftime('%Y-%m-%dT%H:%M:%fZ', e.created_at) END AS created_at
+    FROM @queue AS q INDEXED BY @queue_hot
+    CROSS JOIN @event AS e ON e.seq = q.seq
+    WHERE q.lane = :lane
+      AND q.state = 0
+      AND q.seq > :above_seq
+      AND (:buckets IS NULL OR q.bucket IN (SELECT value FROM json_each(:buckets)))
+      AND (:exclude_seqs IS NULL OR q.seq NOT IN (SELECT value FROM json_each(:exclude_seqs)))
+      AND (:exclude_keys IS NULL OR q.key NOT IN (SELECT value FROM json_each(:exclude_keys)))
+    ORDER BY q.seq
+    LIMIT :limit
+)
+SELECT
+    count(*),
+    CAST(group_concat(payload, '') AS BLOB),
+    group_concat(length(payload), char(30)),
+    group_concat(seq, char(30)),
+    group_concat(bucket, char(30)),
+    group_concat(attempts, char(30)),
+    group_concat(blocked, char(30)),
+    group_concat(key, char(30)),
+    group_concat(id, char(30)),
+    group_concat(aggregate_type, char(30)),
+    group_concat(aggregate_id, char(30)),
+    group_concat(event_type, char(30)),
+    group_concat(content_type, char(30)),
+    group_concat(headers, char(30)),
+    group_concat(ifnull(idempotency_key, ''), char(30)),
+    group_concat(created_at, char(30))
+FROM claimed;
+
 -- claim_due: events of the leased buckets whose retry or delivery time has come.
 SELECT
     q.seq, q.key, q.bucket, q.state, q.attempts,

@@ -6,7 +6,6 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
 from math import ceil
 from typing import Any
 
@@ -27,12 +26,12 @@ from commitrelay.store import (
     Verdict,
 )
 from commitrelay.stores.bell import Bell
+from commitrelay.stores.sqlite.bundle import Bundle, as_queued
 from commitrelay.stores.sqlite.database import Run
 from commitrelay.stores.sqlite.log import SqliteLog
 from commitrelay.stores.sqlite.operations import SqliteOperations
 from commitrelay.stores.text import clean_error
 
-_as_queued = partial(tuple.__new__, Queued)
 _Deliver = Callable[[sqlite3.Connection, Fence, Collection[int]], int]
 
 
@@ -59,6 +58,7 @@ class SqliteStore(SqliteLog, SqliteOperations):
     ) -> None:
         super().__init__(path_or_url, names=names, run=run, clock=clock, connection=connection)
         self._bell = Bell()
+        self._bundle = Bundle(self._sql["claim_bundle"])
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -198,9 +198,13 @@ class SqliteStore(SqliteLog, SqliteOperations):
         }
         claimed: list[Queued] = []
         if request.above_seq == 0:
-            claimed.extend(map(_as_queued, db.execute(self._sql["claim_due"], values)))
+            claimed.extend(map(as_queued, db.execute(self._sql["claim_due"], values)))
             values["limit"] = request.limit - len(claimed)
-        claimed.extend(map(_as_queued, db.execute(self._sql["claim_pending"], values)))
+        bundled = self._bundle.read(db, values) if request.above_seq else None
+        if bundled is None:
+            bundled = [*map(as_queued, db.execute(self._sql["claim_pending"], values))]
+        claimed += bundled
+        self._bundle.weigh(claimed)
         return claimed
 
     async def claim_heads(self, fence: Fence, limit: int, claim_seconds: float) -> list[Queued]:
@@ -329,7 +333,7 @@ class SqliteStore(SqliteLog, SqliteOperations):
     async def take_claimed(self, fence: Fence, ids: Collection[str]) -> list[Queued]:
         values = {"ids": _json(ids), **_whose(fence)}
         return await self._database.read(
-            lambda db: [_as_queued(row) for row in self._all(db, "take_claimed", **values)]
+            lambda db: [as_queued(row) for row in self._all(db, "take_claimed", **values)]
         )
 
     async def settle_claimed(
