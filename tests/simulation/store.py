@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from commitrelay.errors import LeaseLost, StoreUnreachable
-from commitrelay.store import ClaimRequest, Fence, Queued, Settlement
+from commitrelay.store import ClaimRequest, Fence, Queued, Settlement, State
 from commitrelay.stores.sqlite.store import SqliteStore
 from tests.simulation.faults import Faults, Gate
 
@@ -40,6 +40,8 @@ class UnreliableStore:
         self._gate = gate
         self._commits = commits  # seq → number of its transaction's commit
         self._sweep_sees = 0
+        self._keeps_snapshots = random.random() < 0.5
+        self._snapshot: list[Queued] = []
         self.stale_writes = 0
         self.faults_seen = 0
 
@@ -100,10 +102,19 @@ class UnreliableStore:
         return await self._unreliably(lambda: self._claim_from_snapshot(fence, request))
 
     async def _claim_from_snapshot(self, fence: Fence, request: ClaimRequest) -> list[Queued]:
-        """SQLite knows no commits out of seq order; a store that does reads from a snapshot."""
+        """SQLite knows no commits out of seq order; a store that does reads from a snapshot.
+
+        Half of the stores do as PostgreSQL and MySQL: all claims of a sweep see what was there
+        when it began, also what was settled since.
+        """
         if request.above_seq == 0:
             self._sweep_sees = max(self._commits.values(), default=0)
-        rows = await self._inner.claim(fence, request)
+            everything = request._replace(limit=10**6, exclude_seqs=(), exclude_keys=())
+            self._snapshot = await self._inner.claim(fence, everything)
+        if request.above_seq and self._keeps_snapshots:
+            rows = [row for row in self._snapshot if _matches(row, request)][: request.limit]
+        else:
+            rows = await self._inner.claim(fence, request)
         if self._random.random() < 0.02:
             await asyncio.sleep(self._random.uniform(0.1, 1.0))  # long enough for a rebalance
         return [row for row in rows if self._commits[row.seq] <= self._sweep_sees]
@@ -127,3 +138,13 @@ class UnreliableStore:
     async def _latency(self) -> None:
         await asyncio.sleep(self._random.expovariate(1 / 0.003) % 0.05)
         await self._gate.pass_through()
+
+
+def _matches(row: Queued, request: ClaimRequest) -> bool:
+    return (
+        row.state == State.PENDING
+        and row.seq > request.above_seq
+        and row.bucket in request.buckets
+        and row.seq not in request.exclude_seqs
+        and row.key not in request.exclude_keys
+    )
