@@ -125,5 +125,5 @@ def unserved(lanes: Sequence[LaneStatus]) -> list[LaneStatus]:
 def events_wait(status: LaneStatus) -> str:
     """1 event waits; 12 events wait; 100,000+ events wait where counting stopped."""
     number = status.waiting
-    more = "+" if any(count >= status.capped_at for count in status.counts.values()) else ""
+    more = "+" if number >= status.capped_at else ""
     return "1 event waits" if number == 1 else f"{number:,}{more} events wait"
