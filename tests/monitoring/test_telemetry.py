@@ -124,7 +124,9 @@ def test_a_lost_lease_is_counted_once_however_often_it_is_refused(path: Path) ->
             )
             return Fence(lane.id, "me", roster.token)
 
+        assert meter.relay is None
         fence = await renew()
+        assert meter.relay == "me"
         assert meter.is_up
         await store.leave(Fence(lane.id, "me", fence.token))
         assert not meter.is_up
