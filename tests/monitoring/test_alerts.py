@@ -65,6 +65,7 @@ class Tower:
             clock=lambda: self.now,
             now=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now),
         )
+        self.after(0)
 
     async def look(self, max_age_seconds: float) -> Observation:
         if self.error is not None:
@@ -200,7 +201,21 @@ def test_what_is_the_duty_of_another_relay_is_not_raised() -> None:
     tower.vitals = HEALTHY._replace(table_bytes=1001, slot_lag_bytes={"a": 2000})
     assert tower.after(1) + tower.after(31) == []
     tower.duty = Duty(frozenset({"default"}))
+    assert tower.after(1) == [], "it may be for a moment only"
     assert [alert for alert, _ in tower.after(1)] == ["dead_letter", "lag", "standing"]
+    tower.duty = FULL_DUTY
+    assert tower.after(1) == []
+    assert [alert for alert, _ in tower.after(1)] == ["table_size", "slot_lag"]
+
+
+def test_who_is_on_duty_for_one_look_says_nothing() -> None:
+    tower = Tower()
+    tower.status = CALM._replace(counts={"dead": 1})
+    for number in range(6):
+        tower.duty = FULL_DUTY if number % 2 else NO_DUTY
+        assert tower.after(1) == []
+    tower.duty = FULL_DUTY
+    assert tower.after(1) == [("dead_letter", "raised")]
 
 
 def test_a_lane_that_no_relay_serves() -> None:

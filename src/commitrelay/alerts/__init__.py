@@ -66,6 +66,7 @@ class Alerts:
         self._watch = Watch(limits, clock=clock, leases_lost=leases_lost)
         self._incidents = Incidents(limits.reminder_seconds, clock=clock, now=now)
         self._outgoing = [Outgoing(messenger) for messenger in messengers]
+        self._duty = NO_DUTY
         self._blind_since: float | None = None
 
     async def open(self) -> None:
@@ -90,7 +91,7 @@ class Alerts:
     ) -> None:
         """Look once, and tell what is new."""
         findings = [finding for lane in lanes for finding in self._watch.lease(lane)]
-        complete, duty = True, NO_DUTY
+        complete, settled = True, NO_DUTY
         try:
             observation = await self._observer.look(min(1.0, self._interval_seconds / 2))
         except CommitrelayError as error:
@@ -99,9 +100,11 @@ class Alerts:
         else:
             self._blind_since = None
             duty = my_duty(observation.lanes)
+            # Whoever reaches the broker first is on duty for a moment, and need not tell anew.
+            settled, self._duty = duty.since(self._duty), duty
             findings += self._found(observation)
         for notice in self._incidents.update(
-            findings, is_mine=lambda finding: _is_of(finding, duty), complete=complete
+            findings, is_mine=lambda finding: _is_of(finding, settled), complete=complete
         ):
             await self._tell(notice)
         await asyncio.gather(*(outgoing.flush() for outgoing in self._outgoing))

@@ -19,6 +19,14 @@ class Duty(NamedTuple):
     outbox: bool = False  # what concerns no lane in particular
     unserved: frozenset[str] = frozenset()  # lanes that nobody serves
 
+    def since(self, before: Duty) -> Duty:
+        """What of it was my duty before as well."""
+        return Duty(
+            self.lanes & before.lanes,
+            self.outbox and before.outbox,
+            self.unserved & before.unserved,
+        )
+
 
 NO_DUTY = Duty()
 
