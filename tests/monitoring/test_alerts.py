@@ -239,6 +239,16 @@ def test_a_lane_that_no_relay_serves() -> None:
     assert tower.after(1) == [], "it was served a moment ago"
 
 
+def test_who_has_to_tell_of_such_a_lane_for_one_look_says_nothing() -> None:
+    tower = Tower()
+    tower.duty = NO_DUTY
+    tower.status = CALM._replace(counts={"pending": 1})
+    assert tower.after(1) + tower.after(31) == []
+    tower.duty = Duty(unserved=frozenset({"default"}))
+    assert tower.after(1) == []
+    assert tower.after(1) == [("standing", "raised")]
+
+
 @pytest.mark.parametrize("change", [{"counts": {"dead": 3}}, {"paused": True}])
 def test_a_lane_without_a_relay_that_needs_none(change: dict[str, Any]) -> None:
     tower = Tower()
