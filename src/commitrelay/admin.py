@@ -113,3 +113,17 @@ def stands_still(status: LaneStatus) -> bool:
     last = status.last_published_at
     idle = lag if last is None else (datetime.now(UTC) - last).total_seconds()
     return min(lag, idle) > STANDING_SECONDS
+
+
+def unserved(lanes: Sequence[LaneStatus]) -> list[LaneStatus]:
+    """Lanes where events wait and no relay is; none where no relay is in any lane."""
+    if not any(status.is_served for status in lanes):
+        return []
+    return [status for status in lanes if status.waiting and not status.is_served]
+
+
+def events_wait(status: LaneStatus) -> str:
+    """1 event waits; 12 events wait; 100,000+ events wait where counting stopped."""
+    number = status.waiting
+    more = "+" if number >= status.capped_at else ""
+    return "1 event waits" if number == 1 else f"{number:,}{more} events wait"

@@ -12,7 +12,16 @@ from contextlib import suppress
 from http import HTTPStatus
 
 from commitrelay import registry
-from commitrelay.alerts import Alerts, Command, Limits, Messenger, Webhook
+from commitrelay.alerts import (
+    NO_DUTY,
+    Alerts,
+    Command,
+    Duty,
+    Limits,
+    Messenger,
+    Webhook,
+    duty_of,
+)
 from commitrelay.endpoint import Answer, Endpoint, listen
 from commitrelay.errors import ConfigError
 from commitrelay.metrics import CONTENT_TYPE
@@ -20,7 +29,7 @@ from commitrelay.observer import Observer, show
 from commitrelay.publisher import Publisher
 from commitrelay.settings import LaneSettings, Settings
 from commitrelay.spans import exporting_tracing
-from commitrelay.store import Store
+from commitrelay.store import LaneStatus, Store
 from commitrelay.telemetry import LaneMeter, MeteredPublisher, MeteredStore, Telemetry
 from commitrelay.traced import TracedPublisher
 from commitrelay.tracing import Tracing
@@ -45,6 +54,7 @@ class Monitor:
             leases_lost=self.telemetry.lease_lost.value,
             interval_seconds=settings.alert_interval,
         )
+        self._duty = NO_DUTY
         self._endpoint: Endpoint | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -63,10 +73,8 @@ class Monitor:
     async def open(self) -> None:
         await self._alerts.open()
         await self._listen()
-        lanes = list(self._meters)
-        self._watching = asyncio.create_task(
-            self._alerts.run(lanes, self._my_duty, lambda: self._leads(lanes[0])), name="alerts"
-        )
+        watching = self._alerts.run(list(self._meters), self._my_duty)
+        self._watching = asyncio.create_task(watching, name="alerts")
 
     async def close(self) -> None:
         if self._watching is not None:
@@ -100,18 +108,19 @@ class Monitor:
         return Answer("\n".join(lines) + "\n", status)
 
     async def _metrics(self) -> Answer:
-        show(await self._observer.glance(), self.telemetry, list(self._meters))
+        observation = await self._observer.glance()
+        unserved = () if observation is None else self._my_duty(observation.lanes).unserved
+        show(observation, self.telemetry, [*self._meters, *unserved])
         for lane, meter in self._meters.items():
             self.telemetry.up.set(int(meter.is_up), lane)
         return Answer(self.telemetry.text(), content_type=CONTENT_TYPE)
 
     # --- duty ---------------------------------------------------------------------------------
 
-    def _my_duty(self) -> set[str]:
-        return {lane for lane in self._meters if self._leads(lane)}
-
-    def _leads(self, lane: str) -> bool:
-        return self._meters[lane].leads
+    def _my_duty(self, lanes: Sequence[LaneStatus]) -> Duty:
+        names = {lane: meter.relay for lane, meter in self._meters.items()}
+        self._duty = duty_of(names, lanes, self._duty)
+        return self._duty
 
 
 def _database(settings: Settings) -> registry.Database:

@@ -318,6 +318,9 @@ class DirectStore(Protocol):
 # --- what operators read -------------------------------------------------------------------
 
 
+WAITING = ("pending", "retrying", "scheduled", "parked")
+
+
 class LaneStatus(NamedTuple):
     """One lane at a glance. Counts stop at `capped_at`, so that they stay cheap."""
 
@@ -331,6 +334,16 @@ class LaneStatus(NamedTuple):
     last_error: str | None
     relays: dict[str, RelayStatus]  # those whose lease has not expired
     open_circuits: Mapping[str, OpenCircuit] = MappingProxyType({})  # by relay
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a relay is there, be it one that waits for its broker."""
+        return bool(self.relays or self.open_circuits)
+
+    @property
+    def waiting(self) -> int:
+        """Events that a relay would deliver, now or later."""
+        return sum(self.counts.get(state, 0) for state in WAITING)
 
 
 class RelayStatus(NamedTuple):

@@ -17,7 +17,16 @@ from operator import itemgetter
 from commitrelay.errors import LeaseLost
 from commitrelay.metrics import Counter, Gauge, Histogram, Metric, exposition
 from commitrelay.publisher import DELIVERED, Message, Outcome, Publisher, Unreachable
-from commitrelay.store import ClaimRequest, Fence, Queued, Roster, Settlement, State, Store
+from commitrelay.store import (
+    ClaimRequest,
+    Fence,
+    OpenCircuit,
+    Queued,
+    Roster,
+    Settlement,
+    State,
+    Store,
+)
 from commitrelay.wrapped import WrappedPublisher, WrappedStore
 
 LATENCY_BOUNDS = (
@@ -116,7 +125,7 @@ class LaneMeter:
         self.clock = clock
         self.wall_clock = wall_clock
         self.born: dict[str, str] = {}  # event id → when it was added, of what is in hand
-        self.leads = False  # whether it is this relay that does what is to be done once
+        self.relay: str | None = None  # its name, as soon as it has given it to the database
         self._lease_ends_at = 0.0
         self._token = 0
         self._show_at_zero()
@@ -141,7 +150,6 @@ class LaneMeter:
     def left(self) -> None:
         self._token = 0
         self._lease_ends_at = 0.0
-        self.leads = False
 
     def claimed(self, rows: Sequence[Queued]) -> None:
         if len(self.born) > MOST_BORN:
@@ -202,13 +210,19 @@ class MeteredStore(WrappedStore):
         keep: frozenset[int] | None,
         lease_seconds: float,
     ) -> Roster:
+        self._meter.relay = relay
         started_at = self._meter.clock()
         roster = await self._inner.renew(
             lane, relay, strategy=strategy, keep=keep, lease_seconds=lease_seconds
         )
         self._meter.renewed(roster.token, started_at, lease_seconds)
-        self._meter.leads = all(relay < other for other in roster.others)
         return roster
+
+    async def tell_circuit(
+        self, lane: int, relay: str, circuit: OpenCircuit | None, *, valid_seconds: float
+    ) -> None:
+        self._meter.relay = relay
+        await self._inner.tell_circuit(lane, relay, circuit, valid_seconds=valid_seconds)
 
     async def leave(self, fence: Fence) -> None:
         self._meter.left()

@@ -15,7 +15,7 @@ from commitrelay.doctor import CHECKS
 from tests.acceptance.cli import as_json, commitrelay, succeed, the_error
 
 APPLY = {
-    "sqlite": {"parts", "bloat", "clock", "wal", "busy", "encryption", "lease"},
+    "sqlite": {"parts", "bloat", "clock", "wal", "busy", "encryption", "relays", "lease"},
     "mariadb": {
         "parts",
         "isolation",
@@ -23,11 +23,12 @@ APPLY = {
         "clock",
         "binlog",
         "encryption",
+        "relays",
         "lease",
     },
     "postgres": {
         *("parts", "isolation", "pooler", "autovacuum", "bloat", "long-transactions", "clock"),
-        *("replication-slots", "encryption", "lease"),
+        *("replication-slots", "encryption", "relays", "lease"),
     },
 }
 

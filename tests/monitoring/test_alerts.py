@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from commitrelay.alerts import Alerts, Command, Limits, Notice
+from commitrelay.alerts import NO_DUTY, Alerts, Command, Duty, Limits, Notice
 from commitrelay.alerts.findings import QUIET_SECONDS
 from commitrelay.alerts.messengers import Outgoing
 from commitrelay.errors import (
@@ -21,7 +22,7 @@ from commitrelay.errors import (
     StoreUnreachable,
 )
 from commitrelay.observer import Observation
-from commitrelay.store import EventRecord, LaneStatus, Vitals
+from commitrelay.store import EventRecord, LaneStatus, RelayStatus, Vitals
 
 CALM = LaneStatus(
     lane="default",
@@ -34,6 +35,7 @@ CALM = LaneStatus(
     last_error=None,
     relays={},
 )
+FULL_DUTY = Duty(frozenset({"default"}), outbox=True)
 HEALTHY = Vitals(blocked_keys={}, table_bytes=10, slot_lag_bytes={})
 LIMITS = Limits(
     lag_seconds=60,
@@ -53,7 +55,7 @@ class Tower:
         self.vitals = HEALTHY
         self.error: CommitrelayError | None = None
         self.leases_lost = 0.0
-        self.duty: set[str] = {"default"}
+        self.duty = FULL_DUTY
         self.told: list[Notice] = []
         self.alerts = Alerts(
             self,  # type: ignore[arg-type]
@@ -63,6 +65,7 @@ class Tower:
             clock=lambda: self.now,
             now=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now),
         )
+        self.after(0)
 
     async def look(self, max_age_seconds: float) -> Observation:
         if self.error is not None:
@@ -83,7 +86,7 @@ class Tower:
         """What is told when it is looked again after that time."""
         self.now += seconds
         self.told.clear()
-        asyncio.run(self.alerts.look(["default"], self.duty))
+        asyncio.run(self.alerts.look(["default"], lambda lanes: self.duty))
         return [(notice.finding.alert, notice.status) for notice in self.told]
 
 
@@ -154,7 +157,7 @@ def test_size_and_slots() -> None:
 
 def test_a_lost_lease_is_news_for_a_while() -> None:
     tower = Tower(replace(LIMITS, reminder_seconds=None))
-    tower.duty = set()  # that is so when the lease has just been lost
+    tower.duty = NO_DUTY  # that is so when the lease has just been lost
     tower.leases_lost = 1
     assert tower.after(1) == [("lease_lost", "raised")]
     assert tower.after(QUIET_SECONDS - 1) == []
@@ -176,12 +179,88 @@ def test_a_database_that_does_not_answer() -> None:
     assert tower.after(1) + tower.after(1) == [("database", "cleared")]
 
 
-def test_what_became_the_duty_of_another_relay_is_not_called_over() -> None:
+def test_what_became_the_duty_of_another_relay_is_called_over_when_it_is() -> None:
     tower = Tower()
     tower.status = CALM._replace(counts={"dead": 1})
-    assert tower.after(1) == [("dead_letter", "raised")]
-    tower.duty = set()
+    tower.vitals = HEALTHY._replace(table_bytes=1001)
+    assert tower.after(1) == [("dead_letter", "raised"), ("table_size", "raised")]
+    incident = tower.told[0].incident
+    tower.duty = NO_DUTY
     assert tower.after(1) + tower.after(1) + tower.after(1) == []
+    assert tower.after(101) == [], "the other one reminds"
+    tower.status, tower.vitals = CALM, HEALTHY
+    assert tower.after(1) == []
+    assert tower.after(1) == [("dead_letter", "cleared"), ("table_size", "cleared")]
+    assert tower.told[0].incident == incident
+
+
+def test_what_is_the_duty_of_another_relay_is_not_raised() -> None:
+    tower = Tower()
+    tower.duty = NO_DUTY
+    tower.status = CALM._replace(counts={"pending": 1, "dead": 1}, oldest_pending_seconds=61.0)
+    tower.vitals = HEALTHY._replace(table_bytes=1001, slot_lag_bytes={"a": 2000})
+    assert tower.after(1) + tower.after(31) == []
+    tower.duty = Duty(frozenset({"default"}))
+    assert tower.after(1) == [], "it may be for a moment only"
+    assert [alert for alert, _ in tower.after(1)] == ["dead_letter", "lag", "standing"]
+    tower.duty = FULL_DUTY
+    assert tower.after(1) == []
+    assert [alert for alert, _ in tower.after(1)] == ["table_size", "slot_lag"]
+
+
+def test_who_is_on_duty_for_one_look_says_nothing() -> None:
+    tower = Tower()
+    tower.status = CALM._replace(counts={"dead": 1})
+    for number in range(6):
+        tower.duty = FULL_DUTY if number % 2 else NO_DUTY
+        assert tower.after(1) == []
+    tower.duty = FULL_DUTY
+    assert tower.after(1) == [("dead_letter", "raised")]
+
+
+def test_a_lane_that_no_relay_serves() -> None:
+    tower = Tower()
+    tower.duty = Duty(unserved=frozenset({"default"}))
+    tower.status = CALM._replace(counts={"parked": 1, "scheduled": 2})
+    assert tower.after(1) + tower.after(30) == []
+    assert tower.after(1) == [("standing", "raised")]
+    [told] = tower.told
+    assert told.summary.startswith("no relay serves lane default: 3 events wait, for 31s by now")
+    assert "commitrelay run --lane default" in told.summary
+    assert json.loads(told.as_json())["lane"] == "default"
+    assert tower.after(1) == []
+    assert tower.after(100) == [("standing", "reminder")]
+    tower.status = tower.status._replace(relays={"late": RelayStatus(64, 20.0)})
+    tower.duty = NO_DUTY
+    assert tower.after(1) == []
+    assert tower.after(1) == [("standing", "cleared")]
+    tower.status = tower.status._replace(relays={})
+    tower.duty = Duty(unserved=frozenset({"default"}))
+    assert tower.after(1) == [], "it was served a moment ago"
+
+
+def test_who_has_to_tell_of_such_a_lane_for_one_look_says_nothing() -> None:
+    tower = Tower()
+    tower.duty = NO_DUTY
+    tower.status = CALM._replace(counts={"pending": 1})
+    assert tower.after(1) + tower.after(31) == []
+    tower.duty = Duty(unserved=frozenset({"default"}))
+    assert tower.after(1) == []
+    assert tower.after(1) == [("standing", "raised")]
+
+
+@pytest.mark.parametrize("change", [{"counts": {"dead": 3}}, {"paused": True}])
+def test_a_lane_without_a_relay_that_needs_none(change: dict[str, Any]) -> None:
+    tower = Tower()
+    tower.duty = Duty(unserved=frozenset({"default"}))
+    waiting = CALM._replace(counts={"pending": 1})
+    tower.status = waiting._replace(**change)
+    assert tower.after(1) + tower.after(100) == []
+    tower.status = waiting
+    tower.after(1)
+    assert tower.after(31) == [("standing", "raised")]
+    tower.status = waiting._replace(**change)
+    assert tower.after(1) + tower.after(1) == [("standing", "cleared")]
 
 
 def test_a_bug_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
@@ -190,9 +269,7 @@ def test_a_bug_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
     tower.error = RuntimeError("a bug")  # type: ignore[assignment]
 
     async def body() -> None:
-        running = asyncio.create_task(
-            tower.alerts.run(["default"], lambda: tower.duty, lambda: True)
-        )
+        running = asyncio.create_task(tower.alerts.run(["default"], lambda lanes: tower.duty))
         while "a bug" not in caplog.text:
             await asyncio.sleep(0.001)
         tower.error = None

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from commitrelay import Event, Outbox, telemetry
+from commitrelay.alerts import duty_of
 from commitrelay.errors import LeaseLost
 from commitrelay.options import RelayOptions
 from commitrelay.publisher import (
@@ -25,7 +26,7 @@ from commitrelay.publisher import (
 )
 from commitrelay.relay import Relay
 from commitrelay.retry import RetryPolicy
-from commitrelay.store import Fence, Queued, State
+from commitrelay.store import Fence, OpenCircuit, Queued, State
 from commitrelay.stores.sqlite.store import SqliteStore
 from commitrelay.telemetry import LaneMeter, MeteredPublisher, MeteredStore, Telemetry
 
@@ -92,7 +93,7 @@ def test_every_outcome_is_counted_once(path: Path) -> None:
             while not (relay.stats.published == 12 and relay.stats.dead == 1):
                 await asyncio.sleep(0.01)
             assert meter.is_up
-            assert meter.leads
+            assert meter.relay == relay.name
         assert not meter.is_up
 
     asyncio.run(body())
@@ -123,7 +124,9 @@ def test_a_lost_lease_is_counted_once_however_often_it_is_refused(path: Path) ->
             )
             return Fence(lane.id, "me", roster.token)
 
+        assert meter.relay is None
         fence = await renew()
+        assert meter.relay == "me"
         assert meter.is_up
         await store.leave(Fence(lane.id, "me", fence.token))
         assert not meter.is_up
@@ -152,7 +155,8 @@ def test_a_lost_lease_is_counted_once_however_often_it_is_refused(path: Path) ->
 def test_one_relay_of_a_lane_leads_and_alone_tells(path: Path) -> None:
     async def body() -> None:
         meters = [LaneMeter(Telemetry(), LANE) for _ in range(2)]
-        stores = [MeteredStore(SqliteStore(str(path)), meter) for meter in meters]
+        databases = [SqliteStore(str(path)) for _ in meters]
+        stores = [MeteredStore(*pair) for pair in zip(databases, meters, strict=True)]
         lane = 0
         for store in stores:
             await store.open()
@@ -164,14 +168,20 @@ def test_one_relay_of_a_lane_leads_and_alone_tells(path: Path) -> None:
             )
             return Fence(lane, "ab"[number], roster.token)
 
+        async def telling() -> list[bool]:
+            lanes = await databases[0].status()
+            return [duty_of({LANE: meter.relay}, lanes).outbox for meter in meters]
+
+        gone = OpenCircuit(0.0, "gone")
+        for store, name in zip(reversed(stores), "ba", strict=True):
+            await store.tell_circuit(lane, name, gone, valid_seconds=30)
+        assert await telling() == [True, False], "both wait for their brokers"
         await renew(1)
-        assert [meter.leads for meter in meters] == [False, True]
+        assert await telling() == [False, True]
         first = await renew(0)
-        await renew(1)
-        assert [meter.leads for meter in meters] == [True, False]
+        assert await telling() == [True, False]
         await stores[0].leave(first)
-        await renew(1)
-        assert [meter.leads for meter in meters] == [False, True]
+        assert await telling() == [False, True]
         for store in stores:
             await store.close()
 

@@ -1,8 +1,9 @@
 """Alerts: says once that something is wrong, reminds, and says when it is over.
 
-The relay that leads a lane looks again and again. What it finds goes to the log, to a webhook and
-to a command.
+Every relay looks again and again, and tells of what is its duty: to the log, to a webhook and to a
+command.
 
+duty.py        what is this relay's to tell, and what is another's
 findings.py    what is wrong, in one observation
 incidents.py   what goes on from look to look, and when to tell of it
 messengers.py  who takes the news to people
@@ -17,18 +18,31 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from commitrelay.alerts.duty import NO_DUTY, Duty, duty_of
 from commitrelay.alerts.findings import Finding, Limits, Watch
 from commitrelay.alerts.incidents import Incidents, Notice
 from commitrelay.alerts.messengers import Command, Messenger, Outgoing, Webhook
 from commitrelay.errors import CommitrelayError
-from commitrelay.observer import Observer
+from commitrelay.observer import Observation, Observer
+from commitrelay.store import LaneStatus
 from commitrelay.urls import scrub
 
-__all__ = ["Alerts", "Command", "Limits", "Messenger", "Notice", "Webhook"]
+__all__ = [
+    "NO_DUTY",
+    "Alerts",
+    "Command",
+    "Duty",
+    "Limits",
+    "Messenger",
+    "Notice",
+    "Webhook",
+    "duty_of",
+]
 
 logger = logging.getLogger("commitrelay.alerts")
 
 MOST_EVENTS = 5
+ABOUT_THIS_RELAY = ("lease_lost", "database")
 
 
 class Alerts:
@@ -52,6 +66,7 @@ class Alerts:
         self._watch = Watch(limits, clock=clock, leases_lost=leases_lost)
         self._incidents = Incidents(limits.reminder_seconds, clock=clock, now=now)
         self._outgoing = [Outgoing(messenger) for messenger in messengers]
+        self._duty = NO_DUTY
         self._blind_since: float | None = None
 
     async def open(self) -> None:
@@ -61,34 +76,36 @@ class Alerts:
     async def run(
         self,
         lanes: Collection[str],
-        my_duty: Callable[[], Collection[str]],
-        outbox: Callable[[], bool],
+        my_duty: Callable[[Sequence[LaneStatus]], Duty],
     ) -> None:
-        """Look until cancelled: at the leases of `lanes`, and at all of those that are my duty."""
+        """Look until cancelled: at the leases of `lanes`, and at all that is my duty."""
         while True:
             try:
-                await self.look(lanes, my_duty(), outbox=outbox())
+                await self.look(lanes, my_duty)
             except Exception:
                 logger.exception("looking for alerts failed in a way that it should not")
             await asyncio.sleep(self._interval_seconds)
 
     async def look(
-        self, lanes: Collection[str], my_duty: Collection[str], *, outbox: bool = True
+        self, lanes: Collection[str], my_duty: Callable[[Sequence[LaneStatus]], Duty]
     ) -> None:
-        """Look once, and tell what is new. `outbox`: also at what concerns no lane."""
-        self._incidents.keep(
-            lambda finding: (
-                finding.lane is None or finding.alert == "lease_lost" or finding.lane in my_duty
-            )
-        )
+        """Look once, and tell what is new."""
         findings = [finding for lane in lanes for finding in self._watch.lease(lane)]
-        complete = True
+        complete, settled = True, NO_DUTY
         try:
-            findings += await self._observed(my_duty, outbox)
+            observation = await self._observer.look(min(1.0, self._interval_seconds / 2))
         except CommitrelayError as error:
             complete = False
             findings += self._blind(error)
-        for notice in self._incidents.update(findings, complete=complete):
+        else:
+            self._blind_since = None
+            duty = my_duty(observation.lanes)
+            # Whoever reaches the broker first is on duty for a moment, and need not tell anew.
+            settled, self._duty = duty.since(self._duty), duty
+            findings += self._found(observation)
+        for notice in self._incidents.update(
+            findings, is_mine=lambda finding: _is_of(finding, settled), complete=complete
+        ):
             await self._tell(notice)
         await asyncio.gather(*(outgoing.flush() for outgoing in self._outgoing))
 
@@ -96,16 +113,13 @@ class Alerts:
         for outgoing in self._outgoing:
             await outgoing.close()
 
-    async def _observed(self, my_duty: Collection[str], outbox: bool) -> list[Finding]:
-        observation = await self._observer.look(min(1.0, self._interval_seconds / 2))
-        self._blind_since = None
-        findings = [
-            finding
-            for status in observation.lanes
-            if status.lane in my_duty
-            for finding in self._watch.lane(status)
-        ]
-        return [*findings, *self._watch.outbox(observation)] if outbox else findings
+    def _found(self, observation: Observation) -> Iterator[Finding]:
+        """Also what is another's duty now: it may have been raised here, or be mine soon."""
+        for status in observation.lanes:
+            yield from self._watch.lane(status)
+        unserved = [status for status in observation.lanes if not status.is_served]
+        yield from self._watch.unserved(unserved)
+        yield from self._watch.outbox(observation)
 
     def _blind(self, error: CommitrelayError) -> Iterator[Finding]:
         limit = self._limits.standing_seconds
@@ -145,3 +159,12 @@ class Alerts:
             if delivery.lane == finding.subject and delivery.last_error is not None
         ]
         return replace(finding, detail={"events": events})
+
+
+def _is_of(finding: Finding, duty: Duty) -> bool:
+    """Whether this relay is the one to tell of it."""
+    if finding.alert in ABOUT_THIS_RELAY:
+        return True
+    if finding.is_unserved:
+        return finding.lane in duty.unserved
+    return duty.outbox if finding.lane is None else finding.lane in duty.lanes

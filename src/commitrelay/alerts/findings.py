@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from commitrelay.admin import events_wait
 from commitrelay.kinds import duration, size
 from commitrelay.observer import Observation
 from commitrelay.store import LaneStatus
@@ -37,10 +38,11 @@ class Finding:
     limit: float
     lane: str | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
+    is_unserved: bool = False  # the lane has no relay that could tell of it
 
     @property
-    def key(self) -> tuple[str, str]:
-        return self.alert, self.subject
+    def key(self) -> tuple[str, str, bool]:
+        return self.alert, self.subject, self.is_unserved
 
 
 class Watch:
@@ -58,11 +60,27 @@ class Watch:
         self._leases_lost = leases_lost
         self._stood: dict[str, tuple[datetime | None, float]] = {}
         self._lost: dict[str, tuple[float, float]] = {}  # lane → how often, seen first when
+        self._unserved: dict[str, float] = {}  # lane → since when events wait there
 
     def lane(self, status: LaneStatus) -> Iterator[Finding]:
         yield from self._dead(status)
         yield from self._lag(status)
         yield from self._standing(status)
+
+    def unserved(self, lanes: Sequence[LaneStatus]) -> Iterator[Finding]:
+        """Of all the lanes that nobody serves."""
+        now, limit = self._clock(), self._limits.standing_seconds
+        waiting = [status for status in lanes if status.waiting and not status.paused]
+        self._unserved = {each.lane: self._unserved.get(each.lane, now) for each in waiting}
+        for status in waiting:
+            lane, stood = status.lane, now - self._unserved[status.lane]
+            if limit is not None and stood > limit:
+                said = (
+                    f"no relay serves lane {lane}: {events_wait(status)}, for {stood:.0f}s by now, "
+                    f"limit {duration(limit)}: start one with commitrelay run --lane {lane}, or "
+                    "see commitrelay lanes remove"
+                )
+                yield Finding("standing", lane, said, stood, limit, lane, is_unserved=True)
 
     def outbox(self, observation: Observation) -> Iterator[Finding]:
         """What concerns no lane in particular."""

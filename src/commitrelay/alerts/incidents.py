@@ -74,12 +74,25 @@ class Incidents:
         self._reminder_seconds = reminder_seconds
         self._clock = clock
         self._now = now
-        self._open: dict[tuple[str, str], Incident] = {}
+        self._open: dict[tuple[str, str, bool], Incident] = {}
 
-    def update(self, findings: Sequence[Finding], *, complete: bool = True) -> list[Notice]:
-        """What is to be told; if the look was not `complete`, nothing is over."""
+    def update(
+        self,
+        findings: Sequence[Finding],
+        *,
+        is_mine: Callable[[Finding], bool],
+        complete: bool = True,
+    ) -> list[Notice]:
+        """What is to be told; if the look was not `complete`, nothing is over.
+
+        Of what is not mine another relay tells; but what was raised here is called over here.
+        """
         found = {finding.key: finding for finding in findings}
-        notices = [notice for finding in found.values() for notice in self._goes_on(finding)]
+        notices = [
+            notice
+            for finding in found.values()
+            for notice in self._goes_on(finding, is_mine(finding))
+        ]
         for key, incident in list(self._open.items()):
             if key in found or not complete:
                 continue
@@ -89,14 +102,11 @@ class Incidents:
                 notices.append(self._notice("cleared", incident))
         return notices
 
-    def keep(self, is_mine: Callable[[Finding], bool]) -> None:
-        """Forget the others without a word: another relay looks after them now, and tells."""
-        kept = {key: each for key, each in self._open.items() if is_mine(each.finding)}
-        self._open = kept
-
-    def _goes_on(self, finding: Finding) -> Iterator[Notice]:
+    def _goes_on(self, finding: Finding, is_mine: bool) -> Iterator[Notice]:
         incident = self._open.get(finding.key)
         if incident is None:
+            if not is_mine:
+                return
             incident = Incident(str(uuid7()), self._now(), finding, self._clock())
             self._open[finding.key] = incident
             yield self._notice("raised", incident)
@@ -104,7 +114,8 @@ class Incidents:
         incident.finding = finding
         incident.calm_looks = 0
         reminder = self._reminder_seconds
-        if reminder is not None and self._clock() - incident.told_at >= reminder:
+        is_due = reminder is not None and self._clock() - incident.told_at >= reminder
+        if is_due and is_mine:
             incident.told_at = self._clock()
             yield self._notice("reminder", incident)
 

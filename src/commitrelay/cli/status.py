@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from commitrelay.admin import STANDING_SECONDS, Admin, breaches, circuit, stands_still
+from commitrelay.admin import (
+    STANDING_SECONDS,
+    Admin,
+    breaches,
+    circuit,
+    events_wait,
+    stands_still,
+    unserved,
+)
 from commitrelay.cli.command import BREACHED, JSON, OK, Command, Option, Request
 from commitrelay.cli.output import age, as_json, count, moment, plain, print_json, rate, table
 from commitrelay.cli.screen import Screen
@@ -108,6 +116,12 @@ def _text(lanes: Sequence[LaneStatus]) -> str:
         for lane in lanes
         if stands_still(lane) and not lane.open_circuits
     ]
+    parts += [
+        style(f"No relay serves lane {lane.lane}: ", YELLOW)
+        + f"{events_wait(lane)}. Start one with `commitrelay run --lane {lane.lane}`, or remove "
+        f"the lane with `commitrelay lanes remove {lane.lane}`."
+        for lane in unserved(lanes)
+    ]
     return "\n\n".join(parts)
 
 
@@ -144,7 +158,8 @@ COMMAND = Command(
         Shows each lane: how many events wait, are being retried or are dead, the age of the
         oldest, the rate of the last minute, the circuit, and the relays with their buckets. Counts
         stop at a cap, so that it stays cheap. The circuit is open while a relay holds off because
-        its broker cannot be reached; it says since when, and why.
+        its broker cannot be reached; it says since when, and why. It also says where events wait
+        and no relay is.
 
         With a threshold it serves as a check: exit code 3 and a line on stderr when breached.
     """,

@@ -20,6 +20,7 @@ from commitrelay.doctor import (
     long_transactions,
     parts,
     pooler,
+    relays,
     replication_slots,
     topics,
     wal,
@@ -33,7 +34,7 @@ CHECKS: tuple[Check, ...] = tuple(
     for module in (
         *(parts, isolation, pooler, autovacuum, bloat, long_transactions, clock),
         *(replication_slots, binlog, wal, busy, encryption),
-        *(lease, broker, topics, exchanges, duplicate_window),
+        *(relays, lease, broker, topics, exchanges, duplicate_window),
     )
 )
 
