@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from commitrelay.registry import database
+from commitrelay.sql import Names
+from commitrelay.store import BUCKETS, Fence
 from tests.acceptance.cli import PROGRAM, environment, start, the_error
 from tests.acceptance.operating import Stuck, add, orders, stuck_outbox
 
@@ -338,3 +343,28 @@ def test_show_tells_the_story_in_order(stuck: Stuck) -> None:
     assert words == ["added", "failed", "failed", "edit", "retry", "published"]
     assert "by alice" in story
     assert "by bob" in story
+
+
+async def hold_all(url: str, relay: str) -> None:
+    """A relay that has every bucket of the lane for a minute."""
+    store = database(url, Names())
+    await store.open()
+    lane = await store.lane("default")
+    roster = await store.renew(lane.id, relay, strategy="leader", keep=None, lease_seconds=60)
+    await store.acquire(Fence(lane.id, relay, roster.token), frozenset(range(BUCKETS)))
+    await store.close()
+
+
+def test_show_tells_which_relay_has_the_event(stuck_anywhere: Stuck) -> None:
+    stuck = stuck_anywhere
+    text = stuck.text("show", stuck.waiting[0])
+    assert "queued in lane default: no relay holds its bucket\n" in text
+    asyncio.run(hold_all(stuck.url, "relay-7"))
+    text = stuck.text("show", stuck.waiting[0])
+    hands = r"queued in lane default: in the hands of relay relay-7 \(lease ends in [\dm.]+s\)\n"
+    assert re.search(hands, text)
+    (hold,) = stuck.run("show", stuck.waiting[0])["story"]["holds"]
+    assert (hold["lane"], hold["kind"], hold["relay"]) == ("default", "leased", "relay-7")
+    assert 0 < hold["ends_in_seconds"] <= 60
+    for settled in (stuck.dead, stuck.delivered[0]):
+        assert stuck.run("show", settled)["story"]["holds"] == []

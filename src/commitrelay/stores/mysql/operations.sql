@@ -257,6 +257,21 @@ STRAIGHT_JOIN @lane AS lane ON lane.id = b.lane
 STRAIGHT_JOIN @event AS e ON e.seq = b.seq
 ORDER BY lane.id;
 
+-- holds: who has one event in hand in its lanes: the relay of its claim, or of its bucket's lease.
+SELECT
+    lane.name, q.state, q.claim_token, held.relay,
+    timestampdiff(MICROSECOND, utc_timestamp(6),
+                  CASE WHEN q.state = 5 THEN q.due_at ELSE held.expires_at END) / 1000000,
+    EXISTS (SELECT 1 FROM @lease AS l
+            WHERE l.lane = q.lane AND l.strategy = 'competing' AND l.expires_at > utc_timestamp(6))
+FROM @queue AS q FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN @lane AS lane ON lane.id = q.lane
+LEFT JOIN @lease AS held ON held.lane = q.lane
+    AND CASE WHEN q.state = 5 THEN held.token = q.claim_token
+        ELSE held.buckets >> q.bucket & 1 AND held.expires_at > utc_timestamp(6) END
+WHERE q.seq = %(seq)s AND q.state NOT IN (4, 6)
+ORDER BY lane.id;
+
 -- completed: when downstream said that one event is done.
 SELECT c.completed_at FROM @event AS e JOIN @completion AS c ON c.event_id = e.id
 WHERE e.seq = %(seq)s;

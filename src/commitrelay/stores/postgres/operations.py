@@ -21,7 +21,7 @@ from commitrelay.store import EventFilter, Lane, State, Verdict
 from commitrelay.stores.postgres.admin import PostgresAdmin
 from commitrelay.stores.stories import audit_row, blocked_keys, first_seq, story
 
-_STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind")
+_STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind", "holds")
 
 
 class PostgresOperations(PostgresAdmin):

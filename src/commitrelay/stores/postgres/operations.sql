@@ -250,6 +250,21 @@ JOIN @event AS e ON e.seq = b.seq
 WHERE q.seq = %(seq)s
 ORDER BY lane.id;
 
+-- holds: who has one event in hand in its lanes: the relay of its claim, or of its bucket's lease.
+SELECT
+    lane.name, q.state, q.claim_token, held.relay,
+    EXTRACT(epoch FROM CASE WHEN q.state = 5 THEN q.due_at ELSE held.expires_at END
+                       - clock_timestamp())::double precision,
+    EXISTS (SELECT FROM @lease AS l
+            WHERE l.lane = q.lane AND l.strategy = 'competing' AND l.expires_at > clock_timestamp())
+FROM @queue AS q
+JOIN @lane AS lane ON lane.id = q.lane
+LEFT JOIN @lease AS held ON held.lane = q.lane
+    AND CASE WHEN q.state = 5 THEN held.token = q.claim_token
+        ELSE q.bucket = ANY (held.buckets) AND held.expires_at > clock_timestamp() END
+WHERE q.seq = %(seq)s AND q.state + 0 NOT IN (4, 6)
+ORDER BY lane.id;
+
 -- completed: when downstream said that one event is done.
 SELECT c.completed_at FROM @event AS e JOIN @completion AS c ON c.event_id = e.id
 WHERE e.seq = %(seq)s;

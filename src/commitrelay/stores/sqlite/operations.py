@@ -27,7 +27,7 @@ _PAGE_BITS = 12
 """A journal row holds seqs of one page of 4,096, by which the events' deliveries are found."""
 
 
-_STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind")
+_STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind", "holds")
 
 
 class SqliteOperations(SqliteAdmin):
@@ -184,7 +184,8 @@ class SqliteOperations(SqliteAdmin):
     async def story(self, seq: int) -> Story:
         def read(db: sqlite3.Connection) -> Story:
             completed = self._value(db, "completed", seq=seq)
-            parts = [self._all(db, query, seq=seq) for query in _STORY]
+            values = {"seq": seq, "now_ms": self._database.now_ms()}
+            parts = [self._all(db, query, **values) for query in _STORY]
             return story(_at, parts, None if completed is None else from_text(completed))
 
         return await self._database.read(read)

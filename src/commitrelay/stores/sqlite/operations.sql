@@ -212,6 +212,21 @@ CROSS JOIN @queue AS b ON b.lane = lane.id AND b.seq = (
 CROSS JOIN @event AS e ON e.seq = b.seq
 ORDER BY lane.id;
 
+-- holds: who has one event in hand in its lanes: the relay of its claim, or of its bucket's lease.
+SELECT
+    lane.name, q.state, q.claim_token, held.relay,
+    (CASE WHEN q.state = 5 THEN q.due_at ELSE held.expires_at END - :now_ms) / 1000.0,
+    EXISTS (SELECT 1 FROM @lease AS l
+            WHERE l.lane = q.lane AND l.strategy = 'competing' AND l.expires_at > :now_ms)
+FROM @lane AS lane
+CROSS JOIN @queue AS q ON q.lane = lane.id AND q.seq = :seq
+LEFT JOIN @lease AS held ON held.lane = q.lane
+    AND CASE WHEN q.state = 5 THEN held.token = q.claim_token
+        ELSE held.expires_at > :now_ms
+             AND q.bucket IN (SELECT value FROM json_each(held.buckets)) END
+WHERE q.state NOT IN (4, 6)
+ORDER BY lane.id;
+
 -- completed: when downstream said that one event is done.
 SELECT c.completed_at FROM @event AS e CROSS JOIN @completion AS c ON c.event_id = e.id
 WHERE e.seq = :seq;

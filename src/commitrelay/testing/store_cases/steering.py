@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commitrelay.errors import ConfigError
-from commitrelay.operations import Act, Batch, Target, Version
+from commitrelay.operations import Act, Batch, Hold, Target, Version
 from commitrelay.store import EventFilter, Fence, Settlement, State, Verdict
 from commitrelay.testing.store_cases.scene import ALL_BUCKETS, Scene, scenario
 
@@ -508,6 +508,41 @@ class Steering:
         moments = [tried.at for tried in story.attempts] + [story.settled[0].at]
         assert moments == sorted(moments)
         assert all(moment.utcoffset() == timedelta(0) for moment in moments)
+
+    @scenario
+    async def test_the_story_tells_which_relay_has_the_event(self, scene: Scene) -> None:
+        await scene.store.add_lane("other")
+        (seq,) = scene.add("a")
+
+        async def holds() -> list[Hold]:
+            return list((await scene.store.story(seq)).holds)
+
+        held, unheld = await holds()
+        assert (held.lane, held.kind, held.relay) == ("default", "leased", "a")
+        assert held.ends_in_seconds is not None and 30 < held.ends_in_seconds <= 60
+        assert unheld == Hold("other", "unheld", None, None)
+        buckets = scene.query("SELECT bucket FROM @queue")
+        of_the_event = frozenset(int(bucket) for (bucket,) in buckets)
+        await scene.store.renew(
+            scene.lane.id,
+            "a",
+            strategy="partitioned",
+            keep=ALL_BUCKETS - of_the_event,
+            lease_seconds=60,
+        )
+        assert [hold.kind for hold in await holds()] == ["unheld", "unheld"]
+        heir = await scene.join("b", lease_seconds=0.5)
+        await scene.store.acquire(heir, of_the_event)
+        assert [(hold.kind, hold.relay) for hold in await holds()] == [
+            ("leased", "b"),
+            ("unheld", None),
+        ]
+        scene.harness.pass_time(0.6)
+        assert [hold.kind for hold in await holds()] == ["unheld", "unheld"], "it has expired"
+        await scene.fail(seq, None)
+        assert [hold.lane for hold in await holds()] == ["other"], "what is dead is an operator's"
+        await scene.deliver(seq)
+        assert [hold.lane for hold in await holds()] == ["other"]
 
     @scenario
     async def test_completion_is_part_of_the_story(self, scene: Scene) -> None:
