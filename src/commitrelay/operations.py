@@ -181,6 +181,9 @@ class Operations(Protocol):
         them in hand.
         """
 
+    async def count_edits(self, seqs: Sequence[int]) -> Mapping[int, int]:
+        """How often each of these events has been edited; those that never were may be missing."""
+
     async def edit_event(self, audit: int, target: Target, new: Version, *, edits: int) -> bool:
         """Change a dead event, unless it was edited since, and keep what it was; whether it was.
 

@@ -93,6 +93,9 @@ FROM @audit_event AS c FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN @queue AS q FORCE INDEX (PRIMARY) ON q.seq = c.seq AND q.lane = c.lane
 WHERE c.audit = %(audit)s AND c.lane = %(lane)s AND c.seq IN (%(seqs)s);
 
+-- count_edits: how often these events have been edited.
+SELECT d.seq, count(*) FROM @edit AS d WHERE d.seq IN (%(seqs)s) GROUP BY d.seq;
+
 -- lock_target: one queued event, so that two who edit it take turns.
 SELECT q.seq FROM @queue AS q FORCE INDEX (PRIMARY)
 WHERE q.seq IN (%(seqs)s) AND q.lane = %(lane)s FOR UPDATE;

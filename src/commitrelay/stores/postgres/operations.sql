@@ -90,6 +90,9 @@ UPDATE @audit SET events = events + (SELECT count(*) FROM gone)
 WHERE id = %(audit)s
 RETURNING (SELECT count(*) FROM gone);
 
+-- count_edits: how often these events have been edited.
+SELECT d.seq, count(*) FROM @edit AS d WHERE d.seq = ANY (%(seqs)s::bigint[]) GROUP BY d.seq;
+
 -- lock_target: one queued event, so that two who edit it take turns.
 SELECT seq FROM @queue WHERE lane = %(lane)s AND seq = %(seq)s FOR UPDATE;
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -101,6 +101,11 @@ class SqliteOperations(SqliteAdmin):
             return self._note(db, audit, batch.lane, gone)
 
         return await self._database.write(remove)
+
+    async def count_edits(self, seqs: Sequence[int]) -> Mapping[int, int]:
+        return await self._database.read(
+            lambda db: dict(self._all(db, "count_edits", seqs=_json(seqs)))
+        )
 
     async def edit_event(self, audit: int, target: Target, new: Version, *, edits: int) -> bool:
         values = {

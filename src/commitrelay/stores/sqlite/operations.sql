@@ -74,6 +74,11 @@ WHERE lane = :lane
        OR NOT EXISTS (SELECT 1 FROM @lease WHERE lane = :lane AND expires_at >= :now_ms))
 RETURNING seq;
 
+-- count_edits: how often these events have been edited.
+SELECT d.seq, count(*) FROM @edit AS d
+WHERE d.seq IN (SELECT value FROM json_each(:seqs))
+GROUP BY d.seq;
+
 -- keep_version: of a dead event, unless it was edited since.
 INSERT INTO @edit (seq, at, actor, payload, content_type, headers)
 SELECT e.seq, :now_ms, :actor, CAST(e.payload AS BLOB), e.content_type, e.headers

@@ -320,7 +320,24 @@ class Steering:
         )
         assert sorted(results) == [False, False, True]
         assert len((await scene.store.story(seq)).edits) == 1
+        assert dict(await scene.store.count_edits([seq])) == {seq: 1}
         assert await scene.store.edit_event(await begin(scene), target, new, edits=1)
+
+    @scenario
+    async def test_edits_are_counted_for_each_event(self, scene: Scene) -> None:
+        once, twice, never, other = scene.add(*"abcd")
+        for seq in (once, twice, other):
+            await scene.fail(seq, None)
+        new = Version(b"{}", "application/json", "{}")
+        audits = [await begin(scene, "edit") for _ in range(2)]
+        for audit, seqs in zip(audits, ((once, twice, other), (twice,)), strict=True):
+            for seq in seqs:
+                target = Target(seq, scene.lane.id, State.DEAD)
+                edits = audits.index(audit)
+                assert await scene.store.edit_event(audit, target, new, edits=edits)
+        counted = await scene.store.count_edits([once, twice, never])
+        assert (counted[once], counted[twice], counted.get(never, 0)) == (1, 2, 0)
+        assert other not in counted
 
     @scenario
     async def test_only_what_is_dead_is_edited(self, scene: Scene) -> None:
