@@ -31,11 +31,11 @@ class Revision:
         Event("any", "1", "any", b"", headers=self.set_headers, content_type=self.content_type)
 
     def as_detail(self) -> dict[str, Any]:
-        """What was asked for, as the audit keeps it; of a payload, that there was one."""
+        """What was asked for, as the audit keeps it: no payload and no value, which may be secret."""
         asked = {
             "payload": None if self.payload is None else f"{len(self.payload)} bytes",
             "content_type": self.content_type,
-            "set_headers": dict(self.set_headers),
+            "set_headers": list(self.set_headers),
             "remove_headers": list(self.remove_headers),
         }
         return {name: value for name, value in asked.items() if value}
