@@ -31,7 +31,7 @@ class Revision:
         Event("any", "1", "any", b"", headers=self.set_headers, content_type=self.content_type)
 
     def as_detail(self) -> dict[str, Any]:
-        """What was asked for, as the audit keeps it: no payload and no value, which may be secret."""
+        """What was asked for, as the audit keeps it: no payload, and no value of a header."""
         asked = {
             "payload": None if self.payload is None else f"{len(self.payload)} bytes",
             "content_type": self.content_type,

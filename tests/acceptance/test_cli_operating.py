@@ -347,8 +347,9 @@ def test_what_cannot_be_edited_at_once(stuck: Stuck) -> None:
         (("--all", "--set-header", "x"), 2, "write NAME=VALUE"),
         (("--status", "parked", "--set-header", "x=1"), 2, "--status must be one of dead"),
     ):
-        done = stuck.attempt("edit", *arguments, "--yes", EDITOR="true")
-        assert message in the_error(done, code)
+        for confirmation in ((), ("--yes",)):
+            done = stuck.attempt("edit", *arguments, *confirmation, EDITOR="true")
+            assert message in the_error(done, code)
     assert stuck.run("audit")["acts"] == []
 
 

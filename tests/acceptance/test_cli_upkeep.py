@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -17,6 +18,8 @@ from typing import Any
 import pytest
 
 from commitrelay import Event, Outbox
+from commitrelay.registry import database
+from commitrelay.sql import Names
 from tests.acceptance.cli import (
     PROGRAM,
     as_json,
@@ -221,6 +224,20 @@ def test_the_filter_of_a_lane_is_changed_for_what_comes(outbox: str) -> None:
         "event_types": ["InvoiceSent"],
         "before": before,
     }
+
+
+def test_a_lane_that_is_being_removed_is_not_filtered(sqlite_path: Path) -> None:
+    url = f"sqlite:///{sqlite_path}"
+    succeed("init", "--database", url)
+
+    async def close() -> None:
+        store = database(url, Names())
+        await store.close_lane("default")
+        await store.close()
+
+    asyncio.run(close())
+    refused = commitrelay("lanes", "filter", "default", "--yes", "--database", url)
+    assert "or is being removed" in the_error(refused, 1)
 
 
 def test_an_empty_lane_needs_no_yes(outbox: str) -> None:

@@ -140,8 +140,14 @@ class Upkeep:
         assert not await scene.store.set_filter("nowhere", seen=LaneFilter(), new=new)
         (_default, some) = await scene.store.lanes()
         assert some.filter.takes_the_same_as(LaneFilter(None, ["A", "B"]))
-        await scene.store.set_paused("some", True)
-        assert await scene.store.set_filter("some", seen=some.filter, new=LaneFilter([], []))
+
+    @scenario
+    async def test_a_paused_lane_is_filtered_like_any_other(self, scene: Scene) -> None:
+        await scene.store.set_paused("default", True)
+        steps = (LaneFilter(), LaneFilter([]), LaneFilter(None, []), LaneFilter(["A"], []))
+        for seen, new in pairwise(steps):
+            assert await scene.store.set_filter("default", seen=seen, new=new)
+        assert (await scene.store.lanes())[0].paused
 
     @scenario
     async def test_a_closed_lane_is_not_opened_by_a_filter(self, scene: Scene) -> None:
