@@ -322,6 +322,7 @@ def test_the_same_payload_for_many_is_asked_for_by_name(stuck: Stuck, tmp_path: 
     assert stuck.run(*change, "--same-payload")["changed"] == 2
     for one in (stuck.dead, second):
         assert stuck.run("show", one)["payload"] == '{"total": 0}'
+    assert stuck.run("edit", second, "--payload-file", str(new), "--dry-run")["matched"] == 1
     new.write_text("{", "utf-8")
     done = stuck.run(*change, "--same-payload", "--retry")
     ((reason, number),) = done["reasons"].items()

@@ -19,13 +19,16 @@ from commitrelay.revision import Revision
 
 def is_for_several(request: Request) -> bool:
     """Whether it is not just one id that is to be edited now."""
-    options = request.options
-    selection = selection_of(request)
-    return len(selection.ids or ()) != 1 or options["dry_run"] or selection.where.lane is not None
+    return not _is_one(request) or request.options["dry_run"] or request.options["lane"] is not None
+
+
+def _is_one(request: Request) -> bool:
+    return len(selection_of(request).ids or ()) == 1
 
 
 def run(request: Request, revision: Revision) -> int:
-    if revision.payload is not None and not request.options["same_payload"]:
+    is_same = revision.payload is not None and not _is_one(request)
+    if is_same and not request.options["same_payload"]:
         raise ConfigError(
             "--payload-file would give several events the same payload: "
             "add --same-payload if that is meant"
@@ -94,7 +97,8 @@ def _tell_done(plan: Plan, edited: Edited, retried: int) -> None:
     for reason, number in edited.left_alone.items():
         print(f"{count(number)} left alone: {plain(reason)}.")
     if plan.is_capped:
-        print("There may be more: run it again.")
+        advice = "run it again" if retried else "narrow the filter, such as by --until"
+        print(f"There may be more: {advice}.")
     if edited.changed:
         print(f"{count(retried)} retried." if retried else "Deliver them with `commitrelay retry`.")
 
