@@ -63,8 +63,8 @@ def _revision(request: Request, event: EventRecord | None) -> Revision:
     elif not any(options[name] for name in ("set_header", "remove_header", "content_type")):
         if event is None:
             raise ConfigError(
-                "the editor is for one event, and for no dry run: say what to change with --set-header, "
-                "--remove-header, --content-type or --payload-file"
+                "the editor is for one event, and for no dry run: say what to change "
+                "with --set-header, --remove-header, --content-type or --payload-file"
             )
         payload = _edited(event)
     return Revision(
