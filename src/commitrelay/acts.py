@@ -15,13 +15,20 @@ from itertools import groupby, islice
 from typing import Any, Protocol
 from uuid import UUID
 
-from commitrelay.errors import CommitrelayError, ConfigError
+from commitrelay.errors import CommitrelayError, ConfigError, InvalidEvent
 from commitrelay.log import LogStore
 from commitrelay.operations import MAX_TARGETS, Act, Batch, Operations, Target, Version
+from commitrelay.revision import Revision, Unchanged
 from commitrelay.store import AdminStore, EventFilter, EventRecord, Lane, State, Verdict
 
 BATCH = 500
 """Events that one transaction changes."""
+
+EDITED_AT_ONCE = 50
+"""Events that are read with their payloads to be edited; each is then changed by itself."""
+
+CHANGED = "changed meanwhile"
+"""Why an event is left alone that is not as it was when the operator looked."""
 
 DEAD = (State.DEAD, State.SKIPPED)
 QUEUED = (State.PENDING, State.RETRYING, State.SCHEDULED, State.PARKED, *DEAD)
@@ -47,6 +54,7 @@ class Action:
 RETRY = Action("retry", (*DEAD, State.RETRYING))
 DISCARD = Action("discard", QUEUED, Verdict.DISCARDED)
 RESOLVE = Action("resolve", QUEUED, Verdict.RESOLVED)
+EDIT = Action("edit", DEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,11 @@ class Plan:
         return dict(Counter(_name(target.state) for target in self.targets))
 
     @property
+    def events(self) -> int:
+        """How many they are, however many lanes each is in."""
+        return len({target.seq for target in self.targets})
+
+    @property
     def is_capped(self) -> bool:
         """Whether there may be more: the act has to be repeated then."""
         return len(self.targets) >= MAX_TARGETS
@@ -104,6 +117,16 @@ class Done:
     audit: int
     changed: int
     left_alone: int  # because they were changed meanwhile, or may be in a relay's hands
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """What became of a plan to edit: an event is edited once, for all its lanes."""
+
+    audit: int
+    edited: Sequence[Target]  # in every lane that the plan found them dead in
+    changed: int
+    left_alone: Mapping[str, int]  # why, and how many
 
 
 class Acts:
@@ -162,6 +185,39 @@ class Acts:
                 f"event {event.id} was changed by somebody else meanwhile: look at it again"
             )
         return Done(audit, 1, 0)
+
+    async def edit_all(self, plan: Plan, revision: Revision) -> Edited:
+        """Change every event of a plan the same way, each only if it is as it was when read."""
+        revision.check()
+        detail = {
+            **plan.selection.as_detail(),
+            "change": revision.as_detail(),
+            "matched": plan.events,
+        }
+        audit = await self._begin("edit", plan.selection.where.lane, detail)
+        targets = {target.seq: target for target in plan.targets}
+        seqs = iter(sorted(targets))
+        fates: dict[int, str | None] = {}  # None: it was edited
+        while chunk := list(islice(seqs, EDITED_AT_ONCE)):
+            edits = await self._store.count_edits(chunk)  # before they are read
+            for event in await self._store.read_events(chunk):
+                target, seen = targets[event.seq], edits.get(event.seq, 0)
+                fates[event.seq] = await self._revise(audit, target, event, revision, seen)
+        left_alone = Counter(why for seq in targets if (why := fates.get(seq, CHANGED)) is not None)
+        edited = [target for target in plan.targets if fates.get(target.seq, CHANGED) is None]
+        return Edited(audit, edited, len(targets) - left_alone.total(), dict(left_alone))
+
+    async def _revise(
+        self, audit: int, target: Target, event: EventRecord, revision: Revision, edits: int
+    ) -> str | None:
+        """Why an event of many is left alone; None if it is edited."""
+        try:
+            new = revision.of(event)
+        except Unchanged:
+            return "would stay as it is"
+        except InvalidEvent as error:
+            return str(error)
+        return None if await self._store.edit_event(audit, target, new, edits=edits) else CHANGED
 
     async def pause(self, lane: str, *, paused: bool) -> None:
         """Turn a lane's switch; its relays see it when they renew their leases."""

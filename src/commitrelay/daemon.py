@@ -1,7 +1,8 @@
 """Daemon: one process that relays every lane of its settings until it is told to stop.
 
 The first SIGTERM or SIGINT lets each relay finish what is at its broker and settle it; the second
-one cancels. A lane that the settings file declares is created if the database lacks it.
+one cancels. A lane that the settings file declares is created if the database lacks it; if its
+filter is another one there, that is said.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from commitrelay.archive import FileArchive
 from commitrelay.dead_letters import BuryingStore, DeadLetters
 from commitrelay.errors import ConfigError, StoreUnreachable
 from commitrelay.format.choice import composer
+from commitrelay.lanes import described, filter_command
+from commitrelay.log import LaneFilter
 from commitrelay.monitor import Monitor
 from commitrelay.options import RelayOptions
 from commitrelay.publisher import Publisher
@@ -268,8 +271,27 @@ async def _create_missing(lane: LaneSettings) -> None:
             lane.name, aggregate_types=lane.aggregate_types, event_types=lane.event_types
         )
         logger.info("created lane %s: it gets what is added from now on", lane.name)
+    else:
+        await _compare_filter(store, lane)
     finally:
         await store.close()
+
+
+async def _compare_filter(store: registry.Database, lane: LaneSettings) -> None:
+    """Say so if the database has another filter; an entry that names none leaves it to that."""
+    wanted = LaneFilter(lane.aggregate_types, lane.event_types)
+    if wanted == LaneFilter():
+        return
+    for known in await store.lanes():
+        if known.name == lane.name and not known.filter.takes_the_same_as(wanted):
+            logger.warning(
+                "lane %s takes %s, but the settings say %s: the database's filter is used; "
+                "change it with: %s",
+                lane.name,
+                described(known.filter),
+                described(wanted),
+                filter_command(lane.name, wanted),
+            )
 
 
 def _described(lane: LaneSettings) -> str:

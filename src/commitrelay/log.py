@@ -32,6 +32,19 @@ class JournalBatch(NamedTuple):
     seqs: Sequence[int]
 
 
+class LaneFilter(NamedTuple):
+    """Which events a lane takes when they are added: they must pass both. None: all of them."""
+
+    aggregate_types: Sequence[str] | None = None
+    event_types: Sequence[str] | None = None
+
+    def takes_the_same_as(self, other: LaneFilter) -> bool:
+        return all(
+            mine == theirs if mine is None or theirs is None else set(mine) == set(theirs)
+            for mine, theirs in zip(self, other, strict=True)
+        )
+
+
 class LaneRecord(NamedTuple):
     """A lane as it was set up."""
 
@@ -42,6 +55,10 @@ class LaneRecord(NamedTuple):
     created_at: datetime
     waiting: int  # events in its queue, counted up to a cap
     relays: int  # leases that have not expired
+
+    @property
+    def filter(self) -> LaneFilter:
+        return LaneFilter(self.aggregate_types, self.event_types)
 
 
 class LogStore(Protocol):
@@ -75,6 +92,12 @@ class LogStore(Protocol):
 
     async def lanes(self) -> Sequence[LaneRecord]:
         """All lanes, in the order in which they were added."""
+
+    async def set_filter(self, name: str, *, seen: LaneFilter, new: LaneFilter) -> bool:
+        """Change what a lane takes from now on; what is in its queue stays.
+
+        False, and nothing is changed, if its filter is not what was seen, or the lane is closed.
+        """
 
     async def close_lane(self, name: str) -> None:
         """From now on the lane takes no event and is paused: the first step of its removal."""

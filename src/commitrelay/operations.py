@@ -126,6 +126,20 @@ class StuckBehind(NamedTuple):
     last_error: str | None
 
 
+class Hold(NamedTuple):
+    """In whose hands an event in a lane's queue is; what is dead is in an operator's.
+
+    *claimed* or *direct*: marked as being sent, by a relay or by a direct pass. *leased*: a relay
+    has the lease of its bucket, and delivers it. *unclaimed*: any relay of the lane may claim it.
+    *unheld*: no relay has its bucket.
+    """
+
+    lane: str
+    kind: str
+    relay: str | None  # None also if the relay that has claimed it is gone
+    ends_in_seconds: float | None  # the claim or the lease, by the database's clock
+
+
 class Story(NamedTuple):
     """All that happened to an event, beside what its record tells. Each part is oldest first."""
 
@@ -134,6 +148,7 @@ class Story(NamedTuple):
     edits: Sequence[Edited]
     acts: Sequence[AuditRow]
     stuck_behind: Sequence[StuckBehind]
+    holds: Sequence[Hold]
     completed_at: datetime | None
 
 
@@ -165,6 +180,9 @@ class Operations(Protocol):
         Pending and due events are left alone while any relay has a lease in the lane: it may have
         them in hand.
         """
+
+    async def count_edits(self, seqs: Sequence[int]) -> Mapping[int, int]:
+        """How often each of these events has been edited; those that never were may be missing."""
 
     async def edit_event(self, audit: int, target: Target, new: Version, *, edits: int) -> bool:
         """Change a dead event, unless it was edited since, and keep what it was; whether it was.

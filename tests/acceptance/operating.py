@@ -84,11 +84,17 @@ class Stuck(NamedTuple):
         return str(self.run("show", event_id)["deliveries"][0]["status"])
 
 
+def add_refused(url: str, event_id: str, key: str) -> None:
+    """An event with headers that no publisher takes."""
+    row = PLAIN_INSERT.replace("'1'", f"'{key}'", 1).format(id=event_id)
+    with connect(url) as connection:
+        connection.cursor().execute(row)
+        connection.commit()
+
+
 def stuck_outbox(url: str, topics: Path) -> Stuck:
     asyncio.run(initialise(database(url, Names())))
-    with connect(url) as connection:
-        connection.cursor().execute(PLAIN_INSERT.format(id=BAD_ID))
-        connection.commit()
+    add_refused(url, BAD_ID, "1")
     waiting = add(url, *orders(1, 2, 3))
     delivered = add(url, *orders(2, 1, 2))
     asyncio.run(_relay(url, topics))

@@ -62,6 +62,7 @@ def commands(dead: Sequence[str], url: str) -> list[tuple[str, ...]]:
         ("replay", discarded, "--lane", "default", "--yes"),
         ("lanes", "add", "other"),
         ("lanes",),
+        ("lanes", "filter", "other", "--event-types", "OrderPaid", "--yes"),
         ("lanes", "remove", "other", "--yes"),
         ("pause",),
         ("resume",),

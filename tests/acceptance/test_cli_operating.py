@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from commitrelay.registry import database
+from commitrelay.sql import Names
+from commitrelay.store import BUCKETS, Fence
 from tests.acceptance.cli import PROGRAM, environment, start, the_error
-from tests.acceptance.operating import Stuck, add, orders, stuck_outbox
+from tests.acceptance.operating import Stuck, add, add_refused, orders, stuck_outbox
 
 
 @pytest.fixture
@@ -239,6 +245,115 @@ def test_what_an_application_may_not_add_an_operator_may_not_make(
     assert "is published: only a dead event can be edited" in the_error(published, 1)
 
 
+def more_dead(stuck: Stuck, *keys: str) -> list[str]:
+    """Events of these keys that are dead like the first one."""
+    ids = [str(uuid4()) for _ in keys]
+    for event_id, key in zip(ids, keys, strict=True):
+        add_refused(stuck.url, event_id, key)
+    stuck.relay()
+    return ids
+
+
+def test_many_are_edited_the_same_way(stuck_anywhere: Stuck) -> None:
+    stuck = stuck_anywhere
+    second, third = more_dead(stuck, "8", "9")
+    change = ("edit", "--error", "header", "--set-header", "tenant=é")
+    plan = stuck.run(*change)
+    assert (plan["dry_run"], plan["matched"], plan["changed"]) == (True, 3, 0)
+    assert stuck.run(*change, "--yes", "--dry-run")["dry_run"]
+    assert stuck.text(*change) == (
+        "Nothing was edited: there are 3 dead events.\nWith --yes they are edited.\n"
+    )
+    assert stuck.run("audit")["acts"] == []
+    change = (*change, "--remove-header", "x", "--retry", "--yes")
+    done = stuck.run(*change, COMMITRELAY_ACTOR="alice")
+    assert (done["matched"], done["changed"], done["left_alone"]) == (3, 3, 0)
+    assert (done["reasons"], done["retried"]) == ({}, 3)
+    assert [stuck.status_of(one) for one in (stuck.dead, second, third)] == ["retrying"] * 3
+    stuck.relay()
+    assert stuck.sent("1") == [stuck.dead, *stuck.waiting]
+    assert (stuck.sent("8"), stuck.sent("9")) == ([second], [third])
+    event = stuck.run("show", third)
+    assert event["headers"] == {"tenant": "é"}
+    (edit,) = event["story"]["edits"]
+    assert (edit["actor"], json.loads(edit["old_headers"])) == ("alice", {"x": 1})
+    assert edit["old_payload"] == event["payload"] == '{"total": 1}'
+    retry, act = stuck.run("audit")["acts"]
+    assert (act["id"], act["action"], act["events"]) == (done["audit"], "edit", 3)
+    assert act["detail"] == {
+        "error": "header",
+        "change": {"set_headers": ["tenant"], "remove_headers": ["x"]},
+        "matched": 3,
+    }
+    assert (retry["action"], retry["events"], retry["detail"]["matched"]) == ("retry", 3, 3)
+
+
+def test_only_what_was_edited_is_retried(stuck: Stuck) -> None:
+    (second,) = more_dead(stuck, "8")
+    stuck.run("edit", second, "--remove-header", "x")
+    done = stuck.run("edit", "--all", "--remove-header", "x", "--retry", "--yes")
+    assert (done["matched"], done["changed"], done["left_alone"]) == (2, 1, 1)
+    assert (done["reasons"], done["retried"]) == ({"would stay as it is": 1}, 1)
+    assert [stuck.status_of(one) for one in (stuck.dead, second)] == ["retrying", "dead"]
+
+
+def test_several_ids_are_edited_and_the_rest_is_told(stuck: Stuck) -> None:
+    (second,) = more_dead(stuck, "8")
+    change = ("edit", stuck.dead, second, stuck.delivered[0], "--set-header", "a=1", "--json")
+    done = stuck.attempt(*change, "--yes")
+    assert done.returncode == 1
+    assert f"event {stuck.delivered[0]} is published: left alone" in done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["changed"], answer["left_alone"], answer["retried"]) == (2, 1, 0)
+    text = stuck.text("edit", "--all", "--remove-header", "a", "--set-header", "b=2", "--yes")
+    assert text == (
+        "2 events edited; the old versions are kept.\nDeliver them with `commitrelay retry`.\n"
+    )
+    assert stuck.run("edit", "--all", "--remove-header", "a", "--yes")["left_alone"] == 2
+    assert stuck.run("show", second)["headers"] == {"x": "1", "b": "2"}
+
+
+def test_the_same_payload_for_many_is_asked_for_by_name(stuck: Stuck, tmp_path: Path) -> None:
+    (second,) = more_dead(stuck, "8")
+    new = tmp_path / "new.json"
+    new.write_text('{"total": 0}', "utf-8")
+    change = ("edit", "--all", "--payload-file", str(new), "--yes")
+    assert "add --same-payload" in the_error(stuck.attempt(*change), 2)
+    assert stuck.run(*change, "--same-payload")["changed"] == 2
+    for one in (stuck.dead, second):
+        assert stuck.run("show", one)["payload"] == '{"total": 0}'
+    assert stuck.run("edit", second, "--payload-file", str(new), "--dry-run")["matched"] == 1
+    new.write_text("{", "utf-8")
+    done = stuck.run(*change, "--same-payload", "--retry")
+    ((reason, number),) = done["reasons"].items()
+    assert (done["changed"], number, done["retried"]) == (0, 2, 0)
+    assert "is no JSON" in reason
+
+
+def test_an_event_that_is_dead_in_two_lanes_is_edited_once(stuck: Stuck) -> None:
+    stuck.run("lanes", "add", "other")
+    (second,) = more_dead(stuck, "8")
+    stuck.relay("--lane", "other", "--topic", "other")
+    done = stuck.run("edit", "--aggregate", "Order/8", "--set-header", "a=1", "--retry", "--yes")
+    assert (done["matched"], done["changed"], done["retried"]) == (1, 1, 2)
+    assert len(stuck.run("show", second)["story"]["edits"]) == 1
+
+
+def test_what_cannot_be_edited_at_once(stuck: Stuck) -> None:
+    for arguments, code, message in (
+        (("--all",), 2, "the editor is for one event"),
+        ((stuck.dead, stuck.delivered[0]), 2, "the editor is for one event"),
+        ((), 2, "which events?"),
+        (("--all", "--set-header", "x=a\nb"), 1, "contains a LF character"),
+        (("--all", "--set-header", "x"), 2, "write NAME=VALUE"),
+        (("--status", "parked", "--set-header", "x=1"), 2, "--status must be one of dead"),
+    ):
+        for confirmation in ((), ("--yes",)):
+            done = stuck.attempt("edit", *arguments, *confirmation, EDITOR="true")
+            assert message in the_error(done, code)
+    assert stuck.run("audit")["acts"] == []
+
+
 # --- replay -------------------------------------------------------------------------------
 
 
@@ -338,3 +453,28 @@ def test_show_tells_the_story_in_order(stuck: Stuck) -> None:
     assert words == ["added", "failed", "failed", "edit", "retry", "published"]
     assert "by alice" in story
     assert "by bob" in story
+
+
+async def hold_all(url: str, relay: str) -> None:
+    """A relay that has every bucket of the lane for a minute."""
+    store = database(url, Names())
+    await store.open()
+    lane = await store.lane("default")
+    roster = await store.renew(lane.id, relay, strategy="leader", keep=None, lease_seconds=60)
+    await store.acquire(Fence(lane.id, relay, roster.token), frozenset(range(BUCKETS)))
+    await store.close()
+
+
+def test_show_tells_which_relay_has_the_event(stuck_anywhere: Stuck) -> None:
+    stuck = stuck_anywhere
+    text = stuck.text("show", stuck.waiting[0])
+    assert "queued in lane default: no relay holds its bucket\n" in text
+    asyncio.run(hold_all(stuck.url, "relay-7"))
+    text = stuck.text("show", stuck.waiting[0])
+    hands = r"queued in lane default: in the hands of relay relay-7 \(lease ends in [\dm.]+s\)\n"
+    assert re.search(hands, text)
+    (hold,) = stuck.run("show", stuck.waiting[0])["story"]["holds"]
+    assert (hold["lane"], hold["kind"], hold["relay"]) == ("default", "leased", "relay-7")
+    assert 0 < hold["ends_in_seconds"] <= 60
+    for settled in (stuck.dead, stuck.delivered[0]):
+        assert stuck.run("show", settled)["story"]["holds"] == []

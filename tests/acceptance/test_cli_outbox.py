@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -229,6 +230,41 @@ def test_run_takes_names_topic_and_lane_settings(database: str, tmp_path: Path) 
     assert len(lines(tmp_path / "all", "invoice.events")) == 1
     assert len(lines(tmp_path / "invoices", "invoice_sent")) == 1
     assert not (tmp_path / "invoices" / "placed.jsonl").exists()
+
+
+def test_the_relay_warns_of_a_filter_that_is_not_the_databases(outbox: str, tmp_path: Path) -> None:
+    config = tmp_path / "relay.toml"
+    settings = ("--config", str(config))
+
+    def declare(*lines: str) -> None:
+        entry = ("[[lanes]]", 'name = "audit"', *lines)
+        top = (f'database = "{outbox}"', f'publish = "{tmp_path.as_uri()}"')
+        config.write_text("\n".join((*top, *entry)), "utf-8")
+
+    def log_of_a_run() -> list[dict[str, Any]]:
+        done = commitrelay("run", "--drain", *settings)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stderr.splitlines()]
+
+    def warnings() -> list[str]:
+        lines = log_of_a_run()
+        return [line["message"] for line in lines if line["level"] == "warning"]
+
+    declare('aggregate_types = ["Order", "Cart"]')
+    assert warnings() == []
+    declare('aggregate_types = ["Cart", "Order"]')
+    assert warnings() == [], "the order does not matter"
+    declare('aggregate_types = ["Order", "Cart"]', 'event_types = ["It is"]')
+    command = "commitrelay lanes filter audit --aggregate-types Order,Cart --event-types 'It is'"
+    assert warnings() == [
+        "lane audit takes aggregate types Order, Cart and all event types, but the settings say "
+        "aggregate types Order, Cart and event types It is: the database's filter is used; "
+        f"change it with: {command}"
+    ]
+    succeed(*shlex.split(command)[1:], "--yes", "--database", outbox)
+    assert warnings() == []
+    declare('topic = "audit"')
+    assert warnings() == [], "it names no filter"
 
 
 def test_an_undeclared_lane_is_not_created_by_a_typing_error(outbox: str, tmp_path: Path) -> None:

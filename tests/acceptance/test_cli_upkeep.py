@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -17,6 +18,8 @@ from typing import Any
 import pytest
 
 from commitrelay import Event, Outbox
+from commitrelay.registry import database
+from commitrelay.sql import Names
 from tests.acceptance.cli import (
     PROGRAM,
     as_json,
@@ -177,6 +180,66 @@ def test_lanes_are_listed_added_and_removed(outbox: str) -> None:
     ]
 
 
+def test_the_filter_of_a_lane_is_changed_for_what_comes(outbox: str) -> None:
+    database = ("--database", outbox)
+    succeed("lanes", "add", "audit", "--aggregate-types", "Order", *database)
+    add(outbox, *orders(2))
+    invoices = ("lanes", "filter", "audit", "--event-types", "InvoiceSent", *database)
+    before = {"aggregate_types": ["Order"], "event_types": None}
+    plan = as_json(*invoices)
+    assert plan == {
+        "lane": "audit",
+        "changed": False,
+        "aggregate_types": None,
+        "event_types": ["InvoiceSent"],
+        "before": before,
+        "waiting": 2,
+        "audit": None,
+    }
+    assert succeed(*invoices) == (
+        "Lane audit stays as it is: aggregate types Order and all event types → "
+        "all aggregate types and event types InvoiceSent was asked for; --yes changes it.\n"
+    )
+    assert [act["action"] for act in as_json("audit", *database)["acts"]] == ["add lane"]
+    done = as_json(*invoices, "--yes")
+    assert (done["changed"], done["before"]) == (True, before)
+    add(outbox, *orders(2), Event("Invoice", "1", "InvoiceSent", {}))
+    audit = lane_of(outbox, "audit")
+    assert (audit["waiting"], audit["aggregate_types"], audit["event_types"]) == (
+        3,
+        None,
+        ["InvoiceSent"],
+    )
+    assert "already" in succeed(*invoices, "--yes")
+    assert succeed("lanes", "filter", "audit", "--yes", *database) == (
+        "Lane audit takes all aggregate types and all event types from now on.\n"
+        "The 3 events in its queue stay.\n"
+    )
+    acts = as_json("audit", *database)["acts"]
+    assert [act["action"] for act in acts] == ["filter lane", "filter lane", "add lane"]
+    assert acts[1]["id"] == done["audit"]
+    assert acts[1]["lane"] == "audit"
+    assert acts[1]["detail"] == {
+        "aggregate_types": None,
+        "event_types": ["InvoiceSent"],
+        "before": before,
+    }
+
+
+def test_a_lane_that_is_being_removed_is_not_filtered(sqlite_path: Path) -> None:
+    url = f"sqlite:///{sqlite_path}"
+    succeed("init", "--database", url)
+
+    async def close() -> None:
+        store = database(url, Names())
+        await store.close_lane("default")
+        await store.close()
+
+    asyncio.run(close())
+    refused = commitrelay("lanes", "filter", "default", "--yes", "--database", url)
+    assert "or is being removed" in the_error(refused, 1)
+
+
 def test_an_empty_lane_needs_no_yes(outbox: str) -> None:
     succeed("lanes", "add", "short", "--database", outbox)
     assert as_json("lanes", "remove", "short", "--database", outbox)["removed"]
@@ -199,6 +262,9 @@ def test_lanes_says_what_is_missing(sqlite_path: Path) -> None:
     url = f"sqlite:///{sqlite_path}"
     succeed("init", "--database", url)
     assert "which lane?" in the_error(commitrelay("lanes", "add", "--database", url), 2)
+    assert "which lane?" in the_error(commitrelay("lanes", "filter", "--database", url), 2)
+    unknown = commitrelay("lanes", "filter", "defualt", "--yes", "--database", url)
+    assert "did you mean" in the_error(unknown, 2)
     unknown = commitrelay("lanes", "remove", "defualt", "--database", url)
     assert "did you mean default?" in the_error(unknown, 2)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -22,6 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from commitrelay import Event, NotInTransaction, Outbox
+from commitrelay.log import LaneFilter
 from commitrelay.stores.mysql.store import MysqlStore
 from tests.support import mariadb
 from tests.writing.databases import COLUMNS, initialise
@@ -432,6 +434,28 @@ def test_both_ways_fill_the_queue_with_the_same(
         found.append(database.query(columns))
     assert found[0] == found[1]
     assert len(found[0]) == 20
+
+
+def test_a_changed_filter_of_a_lane_is_followed_without_a_trigger(
+    without_trigger: MariadbDatabase,
+) -> None:
+    async def take(new: LaneFilter, seen: LaneFilter) -> None:
+        store = MysqlStore(without_trigger.url)
+        assert await store.set_filter("default", seen=seen, new=new)
+        await store.close()
+
+    outbox, steps = Outbox(), (LaneFilter(), LaneFilter(["Cart"]), LaneFilter(["Order"]))
+    with closing(mariadb.connect(without_trigger.url)) as connection:
+        outbox.add(connection, event(1))
+        connection.commit()
+        for seen, new in pairwise(steps):
+            asyncio.run(take(new, seen))
+            outbox.add(connection, event(2))
+            connection.commit()
+    assert len(without_trigger.events()) == 3
+    queue = without_trigger.query("SELECT seq FROM outbox_queue ORDER BY seq")
+    log = without_trigger.query("SELECT seq FROM outbox_event ORDER BY seq")
+    assert queue == [log[0], log[2]]
 
 
 def test_an_account_that_may_brings_the_trigger_later(

@@ -51,21 +51,25 @@ async def _act(request: Request, action: Action, past: str, asks: bool) -> int:
     async with Admin(database):
         acts = Acts(database, actor())
         plan = await acts.plan(action, selection)
-        for event_id, reason in plan.unfit.items():
-            print(f"commitrelay: event {event_id} {reason}: left alone", file=sys.stderr)
+        tell_unfit(plan)
         sure = not asks and selection.ids is not None and not request.options["dry_run"]
-        question = f"{action.name.capitalize()} {_described(plan)}?"
+        question = f"{action.name.capitalize()} {described(plan)}?"
         if plan.targets and (sure or confirmed(request, question)):
             done = await acts.carry_out(plan)
             _tell(request, plan, done, _told(plan, done, past))
         else:
-            _tell(request, plan, None, f"Nothing was {past}: there are {_described(plan)}.")
+            _tell(request, plan, None, f"Nothing was {past}: there are {described(plan)}.")
             if plan.targets and not request.json:
                 print(f"With --yes they are {past}.")
     return FAILURE if plan.unfit else OK
 
 
-def _described(plan: Plan) -> str:
+def tell_unfit(plan: Plan) -> None:
+    for event_id, reason in plan.unfit.items():
+        print(f"commitrelay: event {event_id} {reason}: left alone", file=sys.stderr)
+
+
+def described(plan: Plan) -> str:
     cap = MAX_TARGETS if plan.is_capped else None
     states = ", ".join(f"{count(number)} {state}" for state, number in plan.by_state.items())
     noun = "event" if len(plan.targets) == 1 else "events"

@@ -132,7 +132,8 @@ COMMAND = Command(
     description="""
         Shows an event with its payload, where it stands in every lane, and its whole story: when
         it was added, each attempt that failed and why, what operators did to it, when and by whom
-        it was published, and what it is stuck behind.
+        it was published, and, while it is queued, which relay has it in hand and until when, and
+        what it is stuck behind.
     """,
     run=run,
     options=(Option("ID", "The event's id, as `commitrelay list` shows it.", Text("ID")), JSON),

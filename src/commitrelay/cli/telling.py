@@ -7,21 +7,24 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from commitrelay.cli.output import moment, plain, timestamp
+from commitrelay.cli.output import age, moment, plain, timestamp
 from commitrelay.cli.style import DIM, GREEN, RED, YELLOW, Style
-from commitrelay.operations import AuditRow, Edited, Story
+from commitrelay.operations import AuditRow, Edited, Hold, Story
 from commitrelay.store import EventRecord
 
 _COLOURS = {"published": GREEN, "failed": RED, "completed": GREEN}
 
 
 def told(event: EventRecord, story: Story) -> str:
-    """What happened, oldest first, and what the event is stuck behind."""
+    """What happened, oldest first, who has the event now, and what it is stuck behind."""
     style = Style()
     lines = []
     for at, what, rest in sorted(_happenings(event, story), key=lambda line: line[0]):
         head = f"{style(moment(at), DIM)}  {style(what, _COLOURS.get(what, YELLOW))}"
         lines.append(f"{head} {plain(rest)}".rstrip())
+    for hold in story.holds:
+        text = f"in lane {hold.lane}: {_hands(hold)}"
+        lines.append(f"{style('queued', YELLOW)} {plain(text)}")
     for behind in story.stuck_behind:
         error = f": {behind.last_error}" if behind.last_error else ""
         text = (
@@ -45,12 +48,31 @@ def _happenings(event: EventRecord, story: Story) -> Iterator[tuple[datetime, st
         yield story.completed_at, "completed", "downstream"
 
 
+def _hands(hold: Hold) -> str:
+    """Who has a queued event, and until when."""
+    if hold.kind == "unheld":
+        return "no relay holds its bucket"
+    if hold.kind == "unclaimed":
+        return "no relay has claimed it yet"
+    if hold.kind == "leased":
+        return f"in the hands of relay {hold.relay} (lease {_ends(hold)})"
+    relay = "a relay that is gone" if hold.relay is None else f"relay {hold.relay}"
+    claimer = "a direct pass" if hold.kind == "direct" else relay
+    return f"claimed by {claimer} (claim {_ends(hold)})"
+
+
+def _ends(hold: Hold) -> str:
+    seconds = hold.ends_in_seconds or 0.0
+    return f"ends in {age(seconds)}" if seconds > 0 else "has ended: the next relay takes it"
+
+
 def as_json(story: Story) -> dict[str, Any]:
     return {
         "attempts": [tried._asdict() for tried in story.attempts],
         "settled": [done._asdict() for done in story.settled],
         "edits": [_edit(edit) for edit in story.edits],
         "acts": [_act(act) for act in story.acts],
+        "holds": [hold._asdict() for hold in story.holds],
         "stuck_behind": [behind._asdict() for behind in story.stuck_behind],
         "completed_at": timestamp(story.completed_at),
     }

@@ -14,6 +14,7 @@ from commitrelay.operations import (
     BlockedKey,
     Edited,
     FailedAttempt,
+    Hold,
     Settled,
     Story,
     StuckBehind,
@@ -26,8 +27,8 @@ Rows = Sequence[Any]
 
 
 def story(when: When, parts: Sequence[Rows], completed_at: datetime | None) -> Story:
-    """From the rows of attempts, settlements, edits, acts, and what blocks the event."""
-    attempts, settlements, edits, acts, stuck_behind = parts
+    """From the rows of attempts, settlements, edits, acts, what blocks the event, who has it."""
+    attempts, settlements, edits, acts, stuck_behind, holds = parts
     return Story(
         attempts=[
             FailedAttempt(lane, attempt, when(at), relay, error)
@@ -46,8 +47,20 @@ def story(when: When, parts: Sequence[Rows], completed_at: datetime | None) -> S
             StuckBehind(lane, seq, event_id, event_type, State(state).name.lower(), error)
             for lane, seq, event_id, event_type, state, error in stuck_behind
         ],
+        holds=[_hold(row) for row in holds],
         completed_at=completed_at,
     )
+
+
+def _hold(row: Sequence[Any]) -> Hold:
+    lane, state, token, relay, ends_in, is_for_any = row
+    if state == State.CLAIMED:
+        kind = "direct" if token < 0 else "claimed"
+    elif relay is not None:
+        kind = "leased"
+    else:
+        kind = "unclaimed" if is_for_any else "unheld"
+    return Hold(lane, kind, relay, None if ends_in is None else float(ends_in))
 
 
 def audit_row(when: When, row: Sequence[Any]) -> AuditRow:

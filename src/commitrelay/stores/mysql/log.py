@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
-from commitrelay.log import JournalBatch, LaneRecord, Position
+from commitrelay.log import JournalBatch, LaneFilter, LaneRecord, Position
 from commitrelay.store import EventRecord, SettledPage, Verdict
 from commitrelay.stores.mysql.admin import MysqlAdmin
 from commitrelay.stores.mysql.link import asked
@@ -99,6 +99,16 @@ class MysqlLog(MysqlAdmin):
             relays=relays,
         )
 
+    async def set_filter(self, name: str, *, seen: LaneFilter, new: LaneFilter) -> bool:
+        values = {
+            "name": name,
+            "aggregate_types": _json(new.aggregate_types),
+            "event_types": _json(new.event_types),
+            "seen_aggregate_types": _json(seen.aggregate_types),
+            "seen_event_types": _json(seen.event_types),
+        }
+        return (await self._ask("set_filter", values)).changed > 0
+
     async def close_lane(self, name: str) -> None:
         await self._lane(name)
         await self._ask("close_lane", {"name": name})
@@ -120,3 +130,7 @@ class MysqlLog(MysqlAdmin):
         known = {"prefix": self._names.prefix, "schema": self._names.schema, **values}
         async with self._reads.use() as connection:
             return await asked(connection, self._sql[query], known)
+
+
+def _json(names: Sequence[str] | None) -> str | None:
+    return None if names is None else json.dumps([*names])

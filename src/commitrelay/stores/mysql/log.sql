@@ -92,6 +92,19 @@ ORDER BY lane.id;
 SELECT count(*) FROM (SELECT 1 FROM @queue AS q FORCE INDEX (@@queue_hot)
                       WHERE q.lane = %(lane)s LIMIT %(cap)s) AS capped;
 
+-- set_filter: what a lane takes from now on, if its filter is as it was seen and it is not closed.
+UPDATE @lane
+SET aggregate_types = %(aggregate_types)s, event_types = %(event_types)s
+WHERE name = %(name)s
+  AND (aggregate_types IS NULL AND %(seen_aggregate_types)s IS NULL
+       OR json_contains(aggregate_types, %(seen_aggregate_types)s)
+          AND json_contains(%(seen_aggregate_types)s, aggregate_types))
+  AND (event_types IS NULL AND %(seen_event_types)s IS NULL
+       OR json_contains(event_types, %(seen_event_types)s)
+          AND json_contains(%(seen_event_types)s, event_types))
+  AND NOT (paused AND coalesce(aggregate_types = '[]', FALSE)
+                  AND coalesce(event_types = '[]', FALSE));
+
 -- close_lane: it matches nothing any more.
 UPDATE @lane SET paused = TRUE, aggregate_types = '[]', event_types = '[]' WHERE name = %(name)s;
 

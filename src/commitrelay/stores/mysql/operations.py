@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from commitrelay.store import EventFilter, Lane, State, Verdict
 from commitrelay.stores.mysql.admin import MysqlAdmin
 from commitrelay.stores.stories import audit_row, blocked_keys, first_seq, story
 
-_STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind")
+_STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind", "holds")
 
 
 class MysqlOperations(MysqlAdmin):
@@ -77,6 +77,9 @@ class MysqlOperations(MysqlAdmin):
     async def remove_events(self, audit: int, batch: Batch, verdict: Verdict) -> int:
         values = {"audit": audit, "verdict": int(verdict), **_batch(batch)}
         return await self._act(["note_removed", "journal_removed", "remove_events"], values)
+
+    async def count_edits(self, seqs: Sequence[int]) -> Mapping[int, int]:
+        return dict((await self._ask("count_edits", {"seqs": seqs})).rows)
 
     async def edit_event(self, audit: int, target: Target, new: Version, *, edits: int) -> bool:
         values = {

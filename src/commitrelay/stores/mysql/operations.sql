@@ -93,6 +93,9 @@ FROM @audit_event AS c FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN @queue AS q FORCE INDEX (PRIMARY) ON q.seq = c.seq AND q.lane = c.lane
 WHERE c.audit = %(audit)s AND c.lane = %(lane)s AND c.seq IN (%(seqs)s);
 
+-- count_edits: how often these events have been edited.
+SELECT d.seq, count(*) FROM @edit AS d WHERE d.seq IN (%(seqs)s) GROUP BY d.seq;
+
 -- lock_target: one queued event, so that two who edit it take turns.
 SELECT q.seq FROM @queue AS q FORCE INDEX (PRIMARY)
 WHERE q.seq IN (%(seqs)s) AND q.lane = %(lane)s FOR UPDATE;
@@ -255,6 +258,21 @@ FROM (
 STRAIGHT_JOIN @queue AS b FORCE INDEX (PRIMARY) ON b.seq = first.seq AND b.lane = first.lane
 STRAIGHT_JOIN @lane AS lane ON lane.id = b.lane
 STRAIGHT_JOIN @event AS e ON e.seq = b.seq
+ORDER BY lane.id;
+
+-- holds: who has one event in hand in its lanes: the relay of its claim, or of its bucket's lease.
+SELECT
+    lane.name, q.state, q.claim_token, held.relay,
+    timestampdiff(MICROSECOND, utc_timestamp(6),
+                  CASE WHEN q.state = 5 THEN q.due_at ELSE held.expires_at END) / 1000000,
+    EXISTS (SELECT 1 FROM @lease AS l
+            WHERE l.lane = q.lane AND l.strategy = 'competing' AND l.expires_at > utc_timestamp(6))
+FROM @queue AS q FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN @lane AS lane ON lane.id = q.lane
+LEFT JOIN @lease AS held ON held.lane = q.lane
+    AND CASE WHEN q.state = 5 THEN held.token = q.claim_token
+        ELSE held.buckets >> q.bucket & 1 AND held.expires_at > utc_timestamp(6) END
+WHERE q.seq = %(seq)s AND q.state NOT IN (4, 6)
 ORDER BY lane.id;
 
 -- completed: when downstream said that one event is done.

@@ -8,7 +8,7 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from commitrelay.errors import ConfigError
-from commitrelay.log import JournalBatch, LaneRecord, Position
+from commitrelay.log import JournalBatch, LaneFilter, LaneRecord, Position
 from commitrelay.store import EventRecord, SettledPage, Verdict
 from commitrelay.stores.postgres.admin import PostgresAdmin
 from commitrelay.stores.postgres.partitions import Partitions
@@ -98,6 +98,17 @@ class PostgresLog(PostgresAdmin):
         async with self._reads.use() as connection:
             return [LaneRecord(*row) for row in await self._all(connection, "all_lanes", _CAPPED)]
 
+    async def set_filter(self, name: str, *, seen: LaneFilter, new: LaneFilter) -> bool:
+        values = {
+            "name": name,
+            "aggregate_types": _array(new.aggregate_types),
+            "event_types": _array(new.event_types),
+            "seen_aggregate_types": _array(seen.aggregate_types),
+            "seen_event_types": _array(seen.event_types),
+        }
+        async with self._reads.use() as connection:
+            return await self._run(connection, "set_filter", values) > 0
+
     async def close_lane(self, name: str) -> None:
         async with self._reads.use() as connection:
             if not await self._run(connection, "close_lane", {"name": name}):
@@ -127,3 +138,7 @@ class PostgresLog(PostgresAdmin):
 
 
 _CAPPED = {"cap": COUNT_CAP}
+
+
+def _array(names: Sequence[str] | None) -> list[str] | None:
+    return None if names is None else [*names]

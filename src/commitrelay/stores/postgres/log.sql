@@ -85,6 +85,14 @@ SELECT lane.name, lane.paused, lane.aggregate_types, lane.event_types, lane.crea
 FROM @lane AS lane
 ORDER BY lane.id;
 
+-- set_filter: what a lane takes from now on, if its filter is as it was seen and it is not closed.
+UPDATE @lane
+SET aggregate_types = %(aggregate_types)s::text[], event_types = %(event_types)s::text[]
+WHERE name = %(name)s
+  AND aggregate_types IS NOT DISTINCT FROM %(seen_aggregate_types)s::text[]
+  AND event_types IS NOT DISTINCT FROM %(seen_event_types)s::text[]
+  AND (paused AND aggregate_types = '{}' AND event_types = '{}') IS NOT TRUE;
+
 -- close_lane: it matches nothing any more.
 UPDATE @lane SET paused = true, aggregate_types = '{}', event_types = '{}' WHERE name = %(name)s;
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from commitrelay.store import EventFilter, Lane, State, Verdict
 from commitrelay.stores.postgres.admin import PostgresAdmin
 from commitrelay.stores.stories import audit_row, blocked_keys, first_seq, story
 
-_STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind")
+_STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind", "holds")
 
 
 class PostgresOperations(PostgresAdmin):
@@ -78,6 +78,10 @@ class PostgresOperations(PostgresAdmin):
     async def remove_events(self, audit: int, batch: Batch, verdict: Verdict) -> int:
         values = {"audit": audit, "verdict": int(verdict), **_batch(batch)}
         return await self._act(["lock_lane_for_act", "remove_events"], values)
+
+    async def count_edits(self, seqs: Sequence[int]) -> Mapping[int, int]:
+        async with self._reads.use() as connection:
+            return dict(await self._all(connection, "count_edits", {"seqs": [*seqs]}))
 
     async def edit_event(self, audit: int, target: Target, new: Version, *, edits: int) -> bool:
         values = {

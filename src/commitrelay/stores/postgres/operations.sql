@@ -90,6 +90,9 @@ UPDATE @audit SET events = events + (SELECT count(*) FROM gone)
 WHERE id = %(audit)s
 RETURNING (SELECT count(*) FROM gone);
 
+-- count_edits: how often these events have been edited.
+SELECT d.seq, count(*) FROM @edit AS d WHERE d.seq = ANY (%(seqs)s::bigint[]) GROUP BY d.seq;
+
 -- lock_target: one queued event, so that two who edit it take turns.
 SELECT seq FROM @queue WHERE lane = %(lane)s AND seq = %(seq)s FOR UPDATE;
 
@@ -248,6 +251,21 @@ CROSS JOIN LATERAL (
 ) AS b
 JOIN @event AS e ON e.seq = b.seq
 WHERE q.seq = %(seq)s
+ORDER BY lane.id;
+
+-- holds: who has one event in hand in its lanes: the relay of its claim, or of its bucket's lease.
+SELECT
+    lane.name, q.state, q.claim_token, held.relay,
+    EXTRACT(epoch FROM CASE WHEN q.state = 5 THEN q.due_at ELSE held.expires_at END
+                       - clock_timestamp())::double precision,
+    EXISTS (SELECT FROM @lease AS l
+            WHERE l.lane = q.lane AND l.strategy = 'competing' AND l.expires_at > clock_timestamp())
+FROM @queue AS q
+JOIN @lane AS lane ON lane.id = q.lane
+LEFT JOIN @lease AS held ON held.lane = q.lane
+    AND CASE WHEN q.state = 5 THEN held.token = q.claim_token
+        ELSE q.bucket = ANY (held.buckets) AND held.expires_at > clock_timestamp() END
+WHERE q.seq = %(seq)s AND q.state + 0 NOT IN (4, 6)
 ORDER BY lane.id;
 
 -- completed: when downstream said that one event is done.

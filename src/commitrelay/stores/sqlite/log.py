@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from commitrelay.errors import ConfigError
-from commitrelay.log import JournalBatch, LaneRecord, Position
+from commitrelay.log import JournalBatch, LaneFilter, LaneRecord, Position
 from commitrelay.store import EventRecord, SettledPage, Verdict
 from commitrelay.stores.sqlite.admin import SqliteAdmin, from_ms, from_text
 from commitrelay.stores.status import COUNT_CAP, settled_page
@@ -90,6 +90,21 @@ class SqliteLog(SqliteAdmin):
         rows = await self._database.read(lambda db: self._all(db, "all_lanes", **values))
         return [_lane(row) for row in rows]
 
+    async def set_filter(self, name: str, *, seen: LaneFilter, new: LaneFilter) -> bool:
+        values = {
+            "name": name,
+            "aggregate_types": _json(new.aggregate_types),
+            "event_types": _json(new.event_types),
+        }
+
+        def change(db: sqlite3.Connection) -> bool:
+            row = self._one(db, "lane_filter", name=name)
+            if row is None or not LaneFilter(*map(_names, row)).takes_the_same_as(seen):
+                return False
+            return self._run(db, "set_filter", **values) > 0
+
+        return await self._database.write(change)
+
     async def close_lane(self, name: str) -> None:
         if not await self._database.write(lambda db: self._run(db, "close_lane", name=name)):
             raise ConfigError(f"there is no lane {name!r}: see commitrelay lanes")
@@ -137,9 +152,17 @@ def _lane(row: tuple[Any, ...]) -> LaneRecord:
     return LaneRecord(
         name=name,
         paused=bool(paused),
-        aggregate_types=None if aggregate_types is None else json.loads(aggregate_types),
-        event_types=None if event_types is None else json.loads(event_types),
+        aggregate_types=_names(aggregate_types),
+        event_types=_names(event_types),
         created_at=from_text(created_at),
         waiting=waiting,
         relays=relays,
     )
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else list(json.loads(text))
+
+
+def _json(names: Sequence[str] | None) -> str | None:
+    return None if names is None else json.dumps([*names])

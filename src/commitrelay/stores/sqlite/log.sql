@@ -77,6 +77,15 @@ SELECT lane.name, lane.paused, lane.aggregate_types, lane.event_types, lane.crea
 FROM @lane AS lane
 ORDER BY lane.id;
 
+-- lane_filter: what a lane takes, unless it is closed.
+SELECT aggregate_types, event_types FROM @lane
+WHERE name = :name
+  AND NOT (paused AND aggregate_types IS '[]' AND event_types IS '[]');
+
+-- set_filter: what a lane takes from now on.
+UPDATE @lane SET aggregate_types = :aggregate_types, event_types = :event_types
+WHERE name = :name;
+
 -- close_lane: it matches nothing any more.
 UPDATE @lane SET paused = 1, aggregate_types = '[]', event_types = '[]' WHERE name = :name;
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,7 +27,7 @@ _PAGE_BITS = 12
 """A journal row holds seqs of one page of 4,096, by which the events' deliveries are found."""
 
 
-_STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind")
+_STORY = ("attempts", "settlements", "edits", "acts", "stuck_behind", "holds")
 
 
 class SqliteOperations(SqliteAdmin):
@@ -101,6 +101,11 @@ class SqliteOperations(SqliteAdmin):
             return self._note(db, audit, batch.lane, gone)
 
         return await self._database.write(remove)
+
+    async def count_edits(self, seqs: Sequence[int]) -> Mapping[int, int]:
+        return await self._database.read(
+            lambda db: dict(self._all(db, "count_edits", seqs=_json(seqs)))
+        )
 
     async def edit_event(self, audit: int, target: Target, new: Version, *, edits: int) -> bool:
         values = {
@@ -184,7 +189,8 @@ class SqliteOperations(SqliteAdmin):
     async def story(self, seq: int) -> Story:
         def read(db: sqlite3.Connection) -> Story:
             completed = self._value(db, "completed", seq=seq)
-            parts = [self._all(db, query, seq=seq) for query in _STORY]
+            values = {"seq": seq, "now_ms": self._database.now_ms()}
+            parts = [self._all(db, query, **values) for query in _STORY]
             return story(_at, parts, None if completed is None else from_text(completed))
 
         return await self._database.read(read)

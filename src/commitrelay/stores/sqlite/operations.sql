@@ -74,6 +74,11 @@ WHERE lane = :lane
        OR NOT EXISTS (SELECT 1 FROM @lease WHERE lane = :lane AND expires_at >= :now_ms))
 RETURNING seq;
 
+-- count_edits: how often these events have been edited.
+SELECT d.seq, count(*) FROM @edit AS d
+WHERE d.seq IN (SELECT value FROM json_each(:seqs))
+GROUP BY d.seq;
+
 -- keep_version: of a dead event, unless it was edited since.
 INSERT INTO @edit (seq, at, actor, payload, content_type, headers)
 SELECT e.seq, :now_ms, :actor, CAST(e.payload AS BLOB), e.content_type, e.headers
@@ -210,6 +215,21 @@ CROSS JOIN @queue AS b ON b.lane = lane.id AND b.seq = (
     WHERE f.lane = q.lane AND f.key = q.key AND f.seq < q.seq AND f.state IN (1, 3, 4, 5)
     ORDER BY f.seq LIMIT 1)
 CROSS JOIN @event AS e ON e.seq = b.seq
+ORDER BY lane.id;
+
+-- holds: who has one event in hand in its lanes: the relay of its claim, or of its bucket's lease.
+SELECT
+    lane.name, q.state, q.claim_token, held.relay,
+    (CASE WHEN q.state = 5 THEN q.due_at ELSE held.expires_at END - :now_ms) / 1000.0,
+    EXISTS (SELECT 1 FROM @lease AS l
+            WHERE l.lane = q.lane AND l.strategy = 'competing' AND l.expires_at > :now_ms)
+FROM @lane AS lane
+CROSS JOIN @queue AS q ON q.lane = lane.id AND q.seq = :seq
+LEFT JOIN @lease AS held ON held.lane = q.lane
+    AND CASE WHEN q.state = 5 THEN held.token = q.claim_token
+        ELSE held.expires_at > :now_ms
+             AND q.bucket IN (SELECT value FROM json_each(held.buckets)) END
+WHERE q.state NOT IN (4, 6)
 ORDER BY lane.id;
 
 -- completed: when downstream said that one event is done.

@@ -146,3 +146,18 @@ class Competing:
         assert await scene.unpark() == 1
         assert await scene.seqs() == [seq]
         assert await scene.deliver(seq) == 1
+
+    @scenario
+    async def test_the_story_tells_who_has_claimed_an_event(self, scene: Scene) -> None:
+        fence = await compete(scene)
+        first, second = scene.add("a", "a")
+        await heads(scene, fence, seconds=30)
+        await scene.join("d", strategy="competing")
+        (claimed,) = (await scene.store.story(first)).holds
+        assert (claimed.lane, claimed.kind, claimed.relay) == ("default", "claimed", "c")
+        assert claimed.ends_in_seconds is not None and 10 < claimed.ends_in_seconds <= 30
+        (free,) = (await scene.store.story(second)).holds
+        assert free == ("default", "unclaimed", None, None)
+        await scene.store.leave(fence)
+        (orphan,) = (await scene.store.story(first)).holds
+        assert (orphan.kind, orphan.relay) == ("claimed", None)

@@ -210,3 +210,13 @@ class Passing:
         assert await store.settle_claimed(other, parked=seqs) == 0
         assert await scene.deliver(*seqs) == 0
         assert scene.queue() == before
+
+    @scenario
+    async def test_the_story_tells_that_a_direct_pass_has_claimed_an_event(
+        self, scene: Scene
+    ) -> None:
+        direct_store(scene)
+        (seq,), _ids = add_and_claim(scene, "a", seconds=30)
+        (hold,) = (await scene.store.story(seq)).holds
+        assert (hold.lane, hold.kind, hold.relay) == ("default", "direct", None)
+        assert hold.ends_in_seconds is not None and 10 < hold.ends_in_seconds <= 30

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commitrelay.errors import ConfigError
-from commitrelay.operations import Act, Batch, Target, Version
+from commitrelay.operations import Act, Batch, Hold, Target, Version
 from commitrelay.store import EventFilter, Fence, Settlement, State, Verdict
 from commitrelay.testing.store_cases.scene import ALL_BUCKETS, Scene, scenario
 
@@ -320,7 +320,24 @@ class Steering:
         )
         assert sorted(results) == [False, False, True]
         assert len((await scene.store.story(seq)).edits) == 1
+        assert dict(await scene.store.count_edits([seq])) == {seq: 1}
         assert await scene.store.edit_event(await begin(scene), target, new, edits=1)
+
+    @scenario
+    async def test_edits_are_counted_for_each_event(self, scene: Scene) -> None:
+        once, twice, never, other = scene.add(*"abcd")
+        for seq in (once, twice, other):
+            await scene.fail(seq, None)
+        new = Version(b"{}", "application/json", "{}")
+        audits = [await begin(scene, "edit") for _ in range(2)]
+        for audit, seqs in zip(audits, ((once, twice, other), (twice,)), strict=True):
+            for seq in seqs:
+                target = Target(seq, scene.lane.id, State.DEAD)
+                edits = audits.index(audit)
+                assert await scene.store.edit_event(audit, target, new, edits=edits)
+        counted = await scene.store.count_edits([once, twice, never])
+        assert (counted[once], counted[twice], counted.get(never, 0)) == (1, 2, 0)
+        assert other not in counted
 
     @scenario
     async def test_only_what_is_dead_is_edited(self, scene: Scene) -> None:
@@ -508,6 +525,41 @@ class Steering:
         moments = [tried.at for tried in story.attempts] + [story.settled[0].at]
         assert moments == sorted(moments)
         assert all(moment.utcoffset() == timedelta(0) for moment in moments)
+
+    @scenario
+    async def test_the_story_tells_which_relay_has_the_event(self, scene: Scene) -> None:
+        await scene.store.add_lane("other")
+        (seq,) = scene.add("a")
+
+        async def holds() -> list[Hold]:
+            return list((await scene.store.story(seq)).holds)
+
+        held, unheld = await holds()
+        assert (held.lane, held.kind, held.relay) == ("default", "leased", "a")
+        assert held.ends_in_seconds is not None and 30 < held.ends_in_seconds <= 60
+        assert unheld == Hold("other", "unheld", None, None)
+        buckets = scene.query("SELECT bucket FROM @queue")
+        of_the_event = frozenset(int(bucket) for (bucket,) in buckets)
+        await scene.store.renew(
+            scene.lane.id,
+            "a",
+            strategy="partitioned",
+            keep=ALL_BUCKETS - of_the_event,
+            lease_seconds=60,
+        )
+        assert [hold.kind for hold in await holds()] == ["unheld", "unheld"]
+        heir = await scene.join("b", lease_seconds=0.5)
+        await scene.store.acquire(heir, of_the_event)
+        assert [(hold.kind, hold.relay) for hold in await holds()] == [
+            ("leased", "b"),
+            ("unheld", None),
+        ]
+        scene.harness.pass_time(0.6)
+        assert [hold.kind for hold in await holds()] == ["unheld", "unheld"], "it has expired"
+        await scene.fail(seq, None)
+        assert [hold.lane for hold in await holds()] == ["other"], "what is dead is an operator's"
+        await scene.deliver(seq)
+        assert [hold.lane for hold in await holds()] == ["other"]
 
     @scenario
     async def test_completion_is_part_of_the_story(self, scene: Scene) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from commitrelay.errors import ConfigError
 from commitrelay.lanes import remove_lane
+from commitrelay.log import LaneFilter
 from commitrelay.operations import Act
 from commitrelay.testing.store_cases.scene import Scene, scenario
 
@@ -92,6 +95,68 @@ class Upkeep:
         assert list(paid.event_types or ()) == ["A", "B"]
         assert (paid.waiting, paid.relays) == (0, 0)
         assert paid.created_at.tzinfo is not None
+
+    @scenario
+    async def test_a_changed_filter_is_for_what_is_added_from_then_on(self, scene: Scene) -> None:
+        lane = await scene.store.add_lane("some", aggregate_types=["Order"])
+        (kept,) = scene.add("a")
+        scene.add("a", aggregate_type="Cart")
+        steps = (
+            LaneFilter(["Order"]),
+            LaneFilter(["Cart", "It's é"], ["OrderPaid"]),
+            LaneFilter(None, ["CartPaid", "OrderPaid"]),
+            LaneFilter([]),
+            LaneFilter(),
+        )
+        for number, (seen, new) in enumerate(pairwise(steps)):
+            assert await scene.store.set_filter("some", seen=seen, new=new)
+            (told,) = [each for each in await scene.store.lanes() if each.name == "some"]
+            assert told.filter.takes_the_same_as(new)
+            assert not told.paused
+            order, cart = scene.add("a"), scene.add("a", aggregate_type="Cart")
+            other = scene.add("a", aggregate_type="It's é", event_type="Other")
+            taken = {
+                seq
+                for (seq,) in scene.query(f"SELECT seq FROM @queue WHERE lane = {lane.id}")  # noqa: S608
+            }
+            assert kept in taken, "what is queued stays"
+            expected = ({*cart}, {*order, *cart}, set(), {*order, *cart, *other})[number]
+            assert taken & {*order, *cart, *other} == expected
+        (default, _some) = await scene.store.lanes()
+        assert default.filter == LaneFilter(), "the other lane has kept its own"
+
+    @scenario
+    async def test_a_filter_that_was_changed_meanwhile_is_left_alone(self, scene: Scene) -> None:
+        await scene.store.add_lane("some", event_types=["A", "B"])
+        new = LaneFilter(["Order"])
+        for seen in (
+            LaneFilter(),
+            LaneFilter(None, ["A"]),
+            LaneFilter(None, ["A", "B", "C"]),
+            LaneFilter(None, []),
+            LaneFilter([], ["A", "B"]),
+        ):
+            assert not await scene.store.set_filter("some", seen=seen, new=new)
+        assert not await scene.store.set_filter("nowhere", seen=LaneFilter(), new=new)
+        (_default, some) = await scene.store.lanes()
+        assert some.filter.takes_the_same_as(LaneFilter(None, ["A", "B"]))
+
+    @scenario
+    async def test_a_paused_lane_is_filtered_like_any_other(self, scene: Scene) -> None:
+        await scene.store.set_paused("default", True)
+        steps = (LaneFilter(), LaneFilter([]), LaneFilter(None, []), LaneFilter(["A"], []))
+        for seen, new in pairwise(steps):
+            assert await scene.store.set_filter("default", seen=seen, new=new)
+        assert (await scene.store.lanes())[0].paused
+
+    @scenario
+    async def test_a_closed_lane_is_not_opened_by_a_filter(self, scene: Scene) -> None:
+        """Whoever removes it would wait for ever for the end of what it takes again."""
+        await scene.store.add_lane("old")
+        await scene.store.close_lane("old")
+        (_default, old) = await scene.store.lanes()
+        assert not await scene.store.set_filter("old", seen=old.filter, new=LaneFilter())
+        assert await scene.store.remove_lane("old")
 
     @scenario
     async def test_a_lane_is_closed_emptied_and_removed(self, scene: Scene) -> None:
