@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -37,6 +38,7 @@ class Broker:
         self.faults = faults
         self.poison = poison  # ids of events that are always refused
         self.log: list[Arrival] = []
+        self.refusals: Counter[str] = Counter()  # of each event
         self.faults_seen = 0
 
     def receive(self, message: Message, relay: str) -> Outcome:
@@ -47,6 +49,7 @@ class Broker:
             self.faults_seen += 1
             return Unreachable("the broker does not answer")
         if message.event_id in self.poison or dice() < self.faults.refuse:
+            self.refusals[message.event_id] += 1
             return Refused("the broker does not want it")
         self.log.append(Arrival(now, message.event_id, relay))
         if dice() < self.faults.lose_ack:

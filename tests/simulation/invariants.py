@@ -65,6 +65,8 @@ def _i1_committed_is_delivered_or_dead(
         state, error = queue.get(event.seq, (None, None))
         if state in (State.DEAD, State.SKIPPED):
             assert error, f"{event} is dead without an error"
+            refusals = world.broker.refusals[event.id]
+            assert refusals >= RETRY.max_attempts, f"{event} is dead of {refusals} refusals"
         elif state == State.PARKED:
             assert event.key in dead_keys, f"{event} is parked behind nothing"  # I11 as well
         elif event.id not in world.operator.discarded:

@@ -26,6 +26,7 @@ from tests.simulation.store import UnreliableStore, inline
 EPOCH = datetime(2100, 1, 1, tzinfo=UTC)  # later than any real clock that runs this
 CHAOS_SECONDS = 15.0
 HEALING_SECONDS = 900.0
+DARK_SECONDS = 3600.0
 RETRY = RetryPolicy(delays_seconds=(0.5, 1.0, 2.0), jitter=0.2)
 LEASE_SECONDS = 3.0
 
@@ -345,11 +346,24 @@ def fresh_database() -> sqlite3.Connection:
     return connection
 
 
-def simulate(seed: int) -> World:
+class DarkWorld(World):
+    """Nothing goes wrong, but that the broker is down for an hour."""
+
+    def __init__(self, seed: int) -> None:
+        assert seed % 10 == 0, "a calm one"
+        super().__init__(seed)
+
+    async def _calm(self) -> None:
+        await asyncio.sleep(self.random.uniform(0, 5))
+        self.faults.broker_is_down = True
+        await asyncio.sleep(DARK_SECONDS)
+
+
+def simulate(seed: int, kind: Callable[[int], World] = World) -> World:
     with contextlib.suppress(RuntimeError):
         _template()
-    return virtual_time.run(_live(seed))
+    return virtual_time.run(_live(seed, kind))
 
 
-async def _live(seed: int) -> World:
-    return await World(seed).live()
+async def _live(seed: int, kind: Callable[[int], World]) -> World:
+    return await kind(seed).live()
