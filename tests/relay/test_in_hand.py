@@ -1,4 +1,4 @@
-"""How much a relay takes in hand while the database does not answer: that is what a crash doubles."""
+"""How much a relay takes in hand while the database does not answer: what a crash doubles."""
 
 from __future__ import annotations
 
