@@ -28,7 +28,7 @@ def test_every_invariant_holds(first: int) -> None:
         logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("seed", [0, 10, 20, 30, 50])
+@pytest.mark.parametrize("seed", [0, 10, 20, 30, 50, 120])
 def test_an_hour_without_a_broker_kills_loses_and_doubles_nothing(seed: int) -> None:
     logging.disable(logging.ERROR)
     try:
