@@ -25,7 +25,7 @@ class CountingPublisher(FilePublisher):
     """Overlaps calls and stops at a failure as the test says."""
 
     def __init__(self, directory: str, capabilities: PublisherCapabilities) -> None:
-        super().__init__(directory, delivery_timeout_seconds=1.0)
+        super().__init__(directory, delivery_timeout_seconds=2.0, fsync=False)
         self.capabilities = capabilities
         self.delivered = 0
 
