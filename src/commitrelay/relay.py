@@ -8,8 +8,9 @@ Five loops run beside each other and talk through the `Window` of events in hand
 * ``_hold``    keeps the lease alive and the share of buckets fair;
 * ``_recover`` waits out a broker that fails, then starts afresh.
 
-No transaction is open while a message is at the broker. Whatever goes wrong, the answer is
-the same: forget what is in hand, and claim it again in order.
+No transaction is open while a message is at the broker, but for the read-only snapshot of a
+sweep (0.3 s at most). Whatever goes wrong, the answer is the same: forget what is in hand, and
+claim it again in order.
 """
 
 from __future__ import annotations
@@ -304,9 +305,11 @@ class Relay:
     def _may_claim(self) -> bool:
         if self._halted.is_set() or self._leases.paused or not self._owns_something():
             return False
+        if not self._window.has_room_for(self.options.batch_size):
+            return False
         if self._competing:  # a claim must be sent at once, or it is kept from others in vain
             return not self._window.ready and len(self._publishing) < self._max_publishing
-        return self._window.has_room_for(self.options.batch_size)
+        return True
 
     async def _claim_some(self) -> tuple[bool, bool]:
         """Whether events were found, and whether there is nothing more to be found now."""

@@ -110,7 +110,7 @@ def outbox_event_model(
         self.deliver_at = event.deliver_at
 
     body = {
-        "__doc__": "One event of the outbox; it is never updated.",
+        "__doc__": "One event of the outbox; only an operator's edit changes it.",
         "__module__": base.__module__,
         "__table__": outbox_event_table(base.metadata, schema=schema, prefix=prefix),
         # Reading seq back would ask the producer's role for SELECT.

@@ -9,7 +9,7 @@ Three rules hold for every adapter:
 * Every change of the queue is fenced: it happens in one transaction with a check that the
   lease named by the `Fence` still exists, and changes no row if it does not (`LeaseLost`).
 * No transaction is open when a method returns, but for the read-only snapshot of a sweep
-  (see `claim`), which the adapter ends by itself after `SWEEP_SECONDS`.
+  (see `claim`), which the adapter ends by itself soon after `SWEEP_SECONDS`.
 
 A server that does not answer is `StoreUnreachable`; the adapter reconnects by itself at the
 next call.

@@ -1,4 +1,4 @@
-"""Kafka that refuses a message, and Kafka that is gone."""
+"""Kafka that refuses a message, Kafka that is gone, and Kafka that stands still."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ from tests.support.kafka import Topics, bootstrap
 from tests.support.services import DedicatedServer
 
 OUTAGE_SECONDS = 60.0
+
+LANES: list[tuple[str, Literal["partitioned", "leader"], str]] = [
+    ("default", "partitioned", "?create_topics=true"),
+    ("transactional", "leader", "?create_topics=true&transactional.id=relay"),
+]
 
 
 def _relay(database: str, kafka: str, topic: str, on_dead: Literal["block", "skip"]) -> Relay:
@@ -112,6 +117,52 @@ def test_kafka_is_down_for_a_minute_under_load(
     assert relay.stats.unreachable > 0
     arrived = first_deliveries(read_topic(bootstrap(kafka.url), "orders"))
     assert arrived == in_order(load.added, keys=50)
+
+
+def test_kafka_stands_still_under_load(
+    postgres_database: str, dedicated_server: Callable[[str], DedicatedServer]
+) -> None:
+    """What it takes in late does not change the order, plain or in transactions."""
+    initialise(postgres_database)
+    asyncio.run(_add_lane(postgres_database, "transactional"))
+    kafka = dedicated_server("kafka")
+    both = [
+        Relay(
+            PostgresStore(postgres_database),
+            from_url(f"{kafka.url}{query}", {"delivery_timeout_seconds": "3"}),
+            RelayOptions(lane=lane, strategy=strategy, retry=RetryPolicy(delays_seconds=(0.1,))),
+            compose=Plain(Route(lane)),
+        )
+        for lane, strategy, query in LANES
+    ]
+    load = _Load(postgres_database)
+
+    async def deliver(database: Database) -> None:
+        async with both[0], both[1]:
+            load.start()
+            await _until(lambda: all(each.stats.published > 200 for each in both), "published")
+            await asyncio.to_thread(kafka.pause)
+            try:
+                await _until(lambda: all(each.stats.unreachable for each in both), "unreachable")
+                assert database.value("SELECT max(attempts) FROM outbox_queue") == 0
+            finally:
+                await asyncio.to_thread(kafka.resume)
+            await asyncio.to_thread(load.stop)
+            await _until(lambda: database.queued == 0, "everything delivered")
+
+    with watched(postgres_database) as database:
+        asyncio.run(deliver(database))
+        assert database.published == 2 * load.added
+    for lane, _strategy, _query in LANES:
+        arrived = first_deliveries(read_topic(bootstrap(kafka.url), lane))
+        assert arrived == in_order(load.added, keys=50), lane
+
+
+async def _add_lane(url: str, name: str) -> None:
+    store = PostgresStore(url)
+    await store.open()
+    await store.add_lane(name)
+    await store.close()
 
 
 class _Load:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from random import Random
 
 from commitrelay.errors import BrokerUnreachable
@@ -37,7 +40,9 @@ class Broker:
         self.faults = faults
         self.poison = poison  # ids of events that are always refused
         self.log: list[Arrival] = []
+        self.refusals: Counter[str] = Counter()  # of each event
         self.faults_seen = 0
+        self.calls_too_many = 0  # that overlapped although the publisher allows fewer
 
     def receive(self, message: Message, relay: str) -> Outcome:
         """What happens to one message at the moment of its arrival."""
@@ -47,6 +52,7 @@ class Broker:
             self.faults_seen += 1
             return Unreachable("the broker does not answer")
         if message.event_id in self.poison or dice() < self.faults.refuse:
+            self.refusals[message.event_id] += 1
             return Refused("the broker does not want it")
         self.log.append(Arrival(now, message.event_id, relay))
         if dice() < self.faults.lose_ack:
@@ -55,13 +61,18 @@ class Broker:
         return DELIVERED
 
 
-class _Connection:
+class _Connection(ABC):
     delivery_timeout_seconds = DELIVERY_TIMEOUT_SECONDS
+    stops_at_failure: bool
 
-    def __init__(self, broker: Broker, relay: str, gate: Gate) -> None:
+    def __init__(
+        self, broker: Broker, relay: str, gate: Gate, max_in_flight: int | None = None
+    ) -> None:
+        self.capabilities = PublisherCapabilities(self.stops_at_failure, max_in_flight)
         self._broker = broker
         self._relay = relay
         self._gate = gate
+        self._calls = 0
 
     async def open(self) -> None:
         await self._gate.pass_through()
@@ -71,6 +82,17 @@ class _Connection:
     async def close(self) -> None:
         return
 
+    async def publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+        self._calls += 1
+        self._broker.calls_too_many += self._calls > (self.capabilities.max_in_flight or inf)
+        try:
+            return await self._publish(messages)
+        finally:
+            self._calls -= 1
+
+    @abstractmethod
+    async def _publish(self, messages: Sequence[Message]) -> Sequence[Outcome]: ...
+
     async def _latency(self) -> None:
         await asyncio.sleep(self._broker.random.expovariate(1 / 0.02) % 0.3)
         await self._gate.pass_through()
@@ -79,9 +101,9 @@ class _Connection:
 class ReorderingPublisher(_Connection):
     """Every message travels on its own; what follows a failure is delivered all the same."""
 
-    capabilities = PublisherCapabilities(stops_at_failure=False)
+    stops_at_failure = False
 
-    async def publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+    async def _publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         return list(await asyncio.gather(*(self._one(message) for message in messages)))
 
     async def _one(self, message: Message) -> Outcome:
@@ -97,14 +119,16 @@ class ReorderingPublisher(_Connection):
 class StoppingPublisher(_Connection):
     """One message after the other, over all calls; nothing after a failure until `recover`."""
 
-    capabilities = PublisherCapabilities(stops_at_failure=True)
+    stops_at_failure = True
 
-    def __init__(self, broker: Broker, relay: str, gate: Gate) -> None:
-        super().__init__(broker, relay, gate)
+    def __init__(
+        self, broker: Broker, relay: str, gate: Gate, max_in_flight: int | None = None
+    ) -> None:
+        super().__init__(broker, relay, gate, max_in_flight)
         self._turn = asyncio.Lock()
         self._stopped = False
 
-    async def publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+    async def _publish(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         async with self._turn:
             await self._latency()
             outcomes = [self._one(message) for message in messages]
@@ -123,4 +147,4 @@ class StoppingPublisher(_Connection):
         self._stopped = False
 
 
-PublisherKind = Callable[[Broker, str, Gate], ReorderingPublisher | StoppingPublisher]
+PublisherKind = type[ReorderingPublisher] | type[StoppingPublisher]

@@ -19,6 +19,9 @@ RECOVERY_SECONDS = (
     + 5.0  # a delayed event
 )
 
+PAUSING_SECONDS = LEASE_SECONDS + 2 * DELIVERY_TIMEOUT_SECONDS + 1.0
+"""A relay that cannot read that it is to pause loses its lease; what is sent may take so long."""
+
 DYING_SECONDS = sum(RETRY.delays_seconds) * (1 + RETRY.jitter) + 1.0
 """How long a key stands still for one poisonous event."""
 
@@ -37,6 +40,8 @@ def check(world: World) -> None:
     _i10_stale_tokens_change_nothing(world)
     _i4_duplicates_only_after_faults(world)
     _i12_recovers_in_time(world, committed, first_arrival)
+    _nothing_is_sent_while_paused(world)
+    assert not world.broker.calls_too_many, "a publisher was called more often than it allows"
     assert not world.open_circuits, "a relay says that it holds off, and nothing is in its way"
     if world.restless:
         _what_is_in_hand_is_not_discarded(world)
@@ -65,6 +70,8 @@ def _i1_committed_is_delivered_or_dead(
         state, error = queue.get(event.seq, (None, None))
         if state in (State.DEAD, State.SKIPPED):
             assert error, f"{event} is dead without an error"
+            refusals = world.broker.refusals[event.id]
+            assert refusals >= RETRY.max_attempts, f"{event} is dead of {refusals} refusals"
         elif state == State.PARKED:
             assert event.key in dead_keys, f"{event} is parked behind nothing"  # I11 as well
         elif event.id not in world.operator.discarded:
@@ -103,9 +110,15 @@ def _i4_duplicates_only_after_faults(world: World) -> None:
         + sum(actor.store.faults_seen + actor.relay.stats.lease_lost for actor in actors)
         + sum(each.store.faults_seen for each in world.applications + world.ended)
     )
-    in_flight = world.options.batch_size * (world.options.window + 2)
-    allowed = faults * in_flight + len(world.operator.replayed)
+    allowed = faults * _most_in_hand(world) + len(world.operator.replayed)
     assert duplicates <= allowed, f"{duplicates} duplicates after {faults} faults"
+
+
+def _most_in_hand(world: World) -> int:
+    """All that may be at the broker, and what is read ahead meanwhile."""
+    batch_size, window = world.options.batch_size, world.options.window
+    call_size = batch_size * (window // min(window, world.max_in_flight or window))
+    return batch_size * (window + 1) + call_size
 
 
 def _i5_dead_blocks_or_is_skipped(
@@ -158,6 +171,14 @@ def _what_is_in_hand_is_not_discarded(world: World) -> None:
     for arrival in world.broker.log:
         discarded_at = world.operator.discarded.get(arrival.event_id, arrival.at)
         assert arrival.at <= discarded_at, f"{arrival} was discarded at {discarded_at}"
+
+
+def _nothing_is_sent_while_paused(world: World) -> None:
+    """But what was sent before the relays knew, or by one that stood still meanwhile."""
+    for paused_at, resumed_at in world.operator.pauses if not world.freezes else ():
+        for arrival in world.broker.log:
+            too_late = paused_at + PAUSING_SECONDS < arrival.at < resumed_at
+            assert not too_late, f"{arrival} came while paused, from {paused_at} to {resumed_at}"
 
 
 def _i12_recovers_in_time(

@@ -1,4 +1,4 @@
-"""An operator who retries, discards, mends and replays whatever comes along, while relays run."""
+"""An operator who retries, discards, mends, replays and pauses whatever comes along, meanwhile."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class Operator:
         self.discarded: dict[str, float] = {}  # when
         self.replayed: list[str] = []
         self.retries = 0
+        self.pauses: list[tuple[float, float]] = []  # from, to
         self.out_of_turn: set[str] = set()  # retried after their followers had passed
 
     async def work(self, until: float) -> None:
@@ -46,6 +47,16 @@ class Operator:
                 await self._replay()
             else:
                 await self._act()
+
+    async def pause_at_times(self, until: float, random: Random) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() < until:
+            await asyncio.sleep(random.uniform(0.0, 8.0))
+            paused_at = loop.time()
+            await self._store.set_paused("default", True)
+            await asyncio.sleep(random.choice((0.1, 2.0, 12.0)) * random.random())
+            await self._store.set_paused("default", False)
+            self.pauses.append((paused_at, loop.time()))
 
     async def _act(self) -> None:
         found = await self._store.find_targets(

@@ -26,6 +26,7 @@ from tests.simulation.store import UnreliableStore, inline
 EPOCH = datetime(2100, 1, 1, tzinfo=UTC)  # later than any real clock that runs this
 CHAOS_SECONDS = 15.0
 HEALING_SECONDS = 900.0
+DARK_SECONDS = 3600.0
 RETRY = RetryPolicy(delays_seconds=(0.5, 1.0, 2.0), jitter=0.2)
 LEASE_SECONDS = 3.0
 
@@ -61,6 +62,8 @@ class World:
         self.direct = seed % 3 == 2  # applications deliver themselves what they commit
         self.busy = self.restless or seed % 20 == 7  # there is a backlog all the time
         self.steered = seed % 4 == 1 and not self.calm  # an operator meddles
+        self.interrupted = seed % 8 == 1  # who pauses the lane at times
+        self.max_in_flight = (None, None, 1, 2)[seed // 60 % 4]  # calls of a publisher
         self.faults = Faults() if self.calm or self.restless else Faults.drawn(self.random)
         self.publisher_kind: PublisherKind = pick((ReorderingPublisher, StoppingPublisher))
         self.options = RelayOptions(
@@ -83,6 +86,7 @@ class World:
         self.applications: list[Application] = []
         self.ended: list[Application] = []
         self.crashes = 0
+        self.freezes = 0
         self.healed_at = 0.0
         self.open_circuits: set[str] = set()
         self._next_seq = 1
@@ -111,11 +115,14 @@ class World:
             for _ in range(self.random.randint(1, 3)):
                 self._start_application()
         chaos = asyncio.create_task(self._calm() if self.calm else self._chaos())
+        operating = []
         if self.steered:
-            operating = asyncio.create_task(self.operator.work(CHAOS_SECONDS))
+            operating.append(asyncio.create_task(self.operator.work(CHAOS_SECONDS)))
+        if self.interrupted:
+            pausing = self.operator.pause_at_times(CHAOS_SECONDS, Random(self.seed))
+            operating.append(asyncio.create_task(pausing))
         await asyncio.gather(chaos, *writers)
-        if self.steered:
-            await operating
+        await asyncio.gather(*operating)
         self._heal()
         await self._until_quiet()
         for actor in self.actors:
@@ -193,7 +200,7 @@ class World:
         name = f"relay-{len(self.actors) + len(self.retired)}"
         relay = Relay(
             store,
-            self.publisher_kind(self.broker, name, gate),
+            self.publisher_kind(self.broker, name, gate, self.max_in_flight),
             self.options,
             name=name,
             clock=asyncio.get_running_loop().time,
@@ -220,7 +227,7 @@ class World:
                 name,
                 self._connection,
                 self._new_store(gate),
-                self.publisher_kind(self.broker, name, gate),
+                self.publisher_kind(self.broker, name, gate, self.max_in_flight),
                 gate,
                 clock=self.clock,
                 random=self.random,
@@ -264,6 +271,7 @@ class World:
             gate = self.random.choice(self.actors).gate
             gate.close()
             self.crashes += 1
+            self.freezes += 1
             seconds = self.random.uniform(0.1, 3 * LEASE_SECONDS)
             asyncio.get_running_loop().call_later(seconds, gate.open)
 
@@ -283,6 +291,7 @@ class World:
         gate = self.random.choice(self.applications).gate
         gate.close()
         self.crashes += 1
+        self.freezes += 1
         seconds = self.random.uniform(0.1, 3 * LEASE_SECONDS)
         asyncio.get_running_loop().call_later(seconds, gate.open)
 
@@ -345,11 +354,24 @@ def fresh_database() -> sqlite3.Connection:
     return connection
 
 
-def simulate(seed: int) -> World:
+class DarkWorld(World):
+    """Nothing goes wrong, but that the broker is down for an hour."""
+
+    def __init__(self, seed: int) -> None:
+        assert seed % 10 == 0, "a calm one"
+        super().__init__(seed)
+
+    async def _calm(self) -> None:
+        await asyncio.sleep(self.random.uniform(0, 5))
+        self.faults.broker_is_down = True
+        await asyncio.sleep(DARK_SECONDS)
+
+
+def simulate(seed: int, kind: Callable[[int], World] = World) -> World:
     with contextlib.suppress(RuntimeError):
         _template()
-    return virtual_time.run(_live(seed))
+    return virtual_time.run(_live(seed, kind))
 
 
-async def _live(seed: int) -> World:
-    return await World(seed).live()
+async def _live(seed: int, kind: Callable[[int], World]) -> World:
+    return await kind(seed).live()

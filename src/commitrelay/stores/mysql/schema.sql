@@ -1,8 +1,8 @@
 -- The outbox on MySQL and MariaDB. One plain INSERT into @event is the whole producer contract,
 -- and INSERT on it the only right that a producer's account needs. All times are UTC.
 
--- The log: append-only, never updated. Keys are compared by their hash, because text columns take
--- 'a' and 'a ' for the same.
+-- The log: append-only; nothing but an operator's edit updates it. Keys are compared by their hash,
+-- because text columns take 'a' and 'a ' for the same.
 CREATE TABLE IF NOT EXISTS @event (
     seq              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     id               CHAR(36) CHARACTER SET ascii COLLATE ascii_general_ci NOT NULL DEFAULT (uuid()),

@@ -1,6 +1,6 @@
 -- The outbox on SQLite. One plain INSERT into @event is the whole producer contract.
 
--- The log: append-only, never updated.
+-- The log: append-only; nothing but an operator's edit updates it.
 CREATE TABLE IF NOT EXISTS @event (
     seq             INTEGER PRIMARY KEY AUTOINCREMENT,
     id              TEXT NOT NULL UNIQUE DEFAULT (lower(
