@@ -92,7 +92,7 @@ def _tell_filter(request: Request, lane: LaneRecord, audit: int | None, text: st
         )
         return
     print(text)
-    if audit is not None:
+    if audit is not None and lane.waiting:
         print(f"The {count(lane.waiting, COUNT_CAP)} events in its queue stay.")
 
 
