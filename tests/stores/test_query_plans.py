@@ -24,6 +24,7 @@ from commitrelay.sql import Names, queries
 from commitrelay.store import ClaimRequest, EventFilter, Fence
 from commitrelay.stores.postgres.link import SESSION_SETTINGS
 from commitrelay.stores.postgres.store import PostgresStore
+from commitrelay.stores.sqlite.bundle import bundle_query
 from commitrelay.stores.sqlite.store import SqliteStore
 from commitrelay.testing import opened
 from tests.support import postgres
@@ -328,7 +329,8 @@ def test_sqlite_plan(name: str, sqlite_path: Path) -> None:
         await store.close()
 
     asyncio.run(initialise())
-    text = queries("sqlite", NAMES)[name]
+    sql = queries("sqlite", NAMES)
+    text = bundle_query(sql) if name == "claim_bundle" else sql[name]
     values = dict.fromkeys(re.findall(r":(\w+)", text))
     with closing(sqlite3.connect(sqlite_path)) as connection:
         rows = connection.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall()

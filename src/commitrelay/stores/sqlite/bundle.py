@@ -12,7 +12,7 @@ payloads would be converted), and payloads so large that having them twice for a
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
@@ -31,9 +31,13 @@ class _DoesNotFitError(Exception):
     """A value has a separator in it."""
 
 
+def bundle_query(sql: Mapping[str, str]) -> str:
+    return f"WITH claimed AS ({sql['claim_pending']}) {sql['claim_bundle']}"
+
+
 class Bundle:
-    def __init__(self, statement: str) -> None:
-        self._statement = statement
+    def __init__(self, sql: Mapping[str, str]) -> None:
+        self._statement = bundle_query(sql)
         self._is_utf8: bool | None = None  # not yet asked
         self._is_light = False
 

@@ -8,11 +8,11 @@ SELECT
             WHERE lane = :lane AND state IN (1, 3, 4, 5))
     AND EXISTS (SELECT 1 FROM @queue AS b INDEXED BY @queue_blockers
                 WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
-                  AND b.state IN (1, 3, 4, 5)),
-    e.id, e.aggregate_type, e.aggregate_id, e.event_type, CAST(e.payload AS BLOB),
+                  AND b.state IN (1, 3, 4, 5)) AS blocked,
+    e.id, e.aggregate_type, e.aggregate_id, e.event_type, CAST(e.payload AS BLOB) AS payload,
     e.content_type, e.headers, e.idempotency_key,
     CASE WHEN e.created_at GLOB '*T*Z' THEN e.created_at
-         ELSE strftime('%Y-%m-%dT%H:%M:%fZ', e.created_at) END
+         ELSE strftime('%Y-%m-%dT%H:%M:%fZ', e.created_at) END AS created_at
 FROM @queue AS q INDEXED BY @queue_hot
 CROSS JOIN @event AS e ON e.seq = q.seq
 WHERE q.lane = :lane
@@ -24,31 +24,8 @@ WHERE q.lane = :lane
 ORDER BY q.seq
 LIMIT :limit;
 
--- claim_bundle: the same rows as one: each column's values with char(30) between them, and the
--- payloads end to end, with the length of each.
-WITH claimed AS (
-    SELECT
-        q.seq, q.key, q.bucket, q.attempts,
-        EXISTS (SELECT 1 FROM @queue INDEXED BY @queue_blockers
-                WHERE lane = :lane AND state IN (1, 3, 4, 5))
-        AND EXISTS (SELECT 1 FROM @queue AS b INDEXED BY @queue_blockers
-                    WHERE b.lane = q.lane AND b.key = q.key AND b.seq < q.seq
-                      AND b.state IN (1, 3, 4, 5)) AS blocked,
-        e.id, e.aggregate_type, e.aggregate_id, e.event_type, CAST(e.payload AS BLOB) AS payload,
-        e.content_type, e.headers, e.idempotency_key,
-        CASE WHEN e.created_at GLOB '*T*Z' THEN e.created_at
-             ELSE strftime('%Y-%m-%dT%H:%M:%fZ', e.created_at) END AS created_at
-    FROM @queue AS q INDEXED BY @queue_hot
-    CROSS JOIN @event AS e ON e.seq = q.seq
-    WHERE q.lane = :lane
-      AND q.state = 0
-      AND q.seq > :above_seq
-      AND (:buckets IS NULL OR q.bucket IN (SELECT value FROM json_each(:buckets)))
-      AND (:exclude_seqs IS NULL OR q.seq NOT IN (SELECT value FROM json_each(:exclude_seqs)))
-      AND (:exclude_keys IS NULL OR q.key NOT IN (SELECT value FROM json_each(:exclude_keys)))
-    ORDER BY q.seq
-    LIMIT :limit
-)
+-- claim_bundle: the rows of claim_pending, which goes before as `claimed`, as one: each column's
+-- values with char(30) between them, and the payloads end to end, with the length of each.
 SELECT
     count(*),
     CAST(group_concat(payload, '') AS BLOB),

@@ -58,7 +58,7 @@ class SqliteStore(SqliteLog, SqliteOperations):
     ) -> None:
         super().__init__(path_or_url, names=names, run=run, clock=clock, connection=connection)
         self._bell = Bell()
-        self._bundle = Bundle(self._sql["claim_bundle"])
+        self._bundle = Bundle(self._sql)
 
     @property
     def capabilities(self) -> StoreCapabilities:
