@@ -234,6 +234,8 @@ def test_losing_the_listening_connection_is_harmless(postgres_database: str) -> 
                 other.execute("SELECT pg_terminate_backend(%s)", (pid,))
             async with asyncio.timeout(SOON):
                 await sleeping
+                while store._gate._is_lost():
+                    await store.sleep(0.01)
             await fall_asleep(store)
             sleeping = asyncio.create_task(store.sleep(60))
             await asyncio.to_thread(scene.add, "a")
@@ -275,6 +277,19 @@ def test_an_answer_that_comes_late_asks_for_one_more_poll(postgres_database: str
             async with asyncio.timeout(SOON):
                 await store.sleep(60)
             assert store._gate._closed_by_us
+
+    asyncio.run(case())
+
+
+def test_closing_the_store_ends_the_talk_about_the_gate(postgres_database: str) -> None:
+    async def case() -> None:
+        async with scene_on(postgres_database) as scene:
+            store: Any = scene.store
+            async with store._listens.use():  # so that the gate has to wait
+                await store.sleep(0.05)
+                talk = store._gate._talk
+                await store.close()
+            assert talk.cancelled()
 
     asyncio.run(case())
 
